@@ -1,0 +1,1 @@
+"""ML competitions posed, validated and graded offline."""

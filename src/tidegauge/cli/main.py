@@ -1,0 +1,68 @@
+"""The ``tidegauge`` command: a lazy group, so that ``--help`` imports nothing heavy."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tidegauge import __version__
+from tidegauge.errors import TideGaugeError
+
+_COMMANDS = {
+    "demo": ("tidegauge.cli.demo:demo", "Simulate, fit and compare: the whole tour in a minute."),
+    "horizon": ("tidegauge.cli.horizon:horizon", "How long a task an AI agent can finish."),
+    "bench": ("tidegauge.cli.bench:bench", "Pose ML competitions offline and grade them."),
+    "fvc": ("tidegauge.cli.fvc:fvc", "Forecast lung capacity from one visit and one scan."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand when it is called, not when it is listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the documentation."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one subcommand."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in _COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tidegauge")
+def cli() -> None:
+    """Read a level honestly from a few noisy measurements."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line: exit 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
+    try:
+        result = cli.main(args=arguments, prog_name="tidegauge", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except TideGaugeError as error:
+        click.echo(f"error: {error}", err=True)
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        code = 130
+    except BrokenPipeError:
+        # The reader of our stdout (head, less) left: not an error, and nobody is there to read one.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)

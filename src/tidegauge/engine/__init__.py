@@ -1,0 +1,1 @@
+"""The Bayesian engine: priors, sampling, diagnostics, stored fits."""

@@ -1,0 +1,85 @@
+"""The same function over many items: in this process, in local processes, or on Dask."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from tidegauge.errors import MissingExtraError
+from tidegauge.progress import SILENT, Progress
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def available_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def parallel_map(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    label: str = "working",
+    progress: Progress = SILENT,
+) -> list[Result]:
+    """Return ``[function(item) for item in items]``, in order, computed in parallel.
+
+    Parameters
+    ----------
+    function : callable
+        A top-level function: it is sent to other processes.
+    items : sequence
+        Its arguments, one a call.
+    workers : int, optional
+        Local processes; one for each core by default, and 1 stays in this process.
+    scheduler : str, optional
+        Address of a Dask scheduler to use instead of local processes.
+
+    Raises
+    ------
+    MissingExtraError
+        `scheduler` was given and Dask is not installed.
+    """
+    workers = min(workers or available_cores(), max(len(items), 1))
+    results: list[Result] = []
+    with progress.step(label, total=len(items)) as step:
+        for result in _stream(function, items, workers, scheduler):
+            results.append(result)
+            step.update(len(results))
+    return results
+
+
+def _stream(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int,
+    scheduler: str | None,
+):  # type: ignore[no-untyped-def]
+    if scheduler is not None:
+        yield from _dask_map(function, items, scheduler)
+    elif workers == 1:
+        yield from map(function, items)
+    else:
+        # forkserver: a fork of a process with running threads (nutpie, numba) may hang.
+        context = multiprocessing.get_context("forkserver")
+        with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+            yield from pool.map(function, items)
+
+
+def _dask_map(
+    function: Callable[[Item], Result], items: Sequence[Item], scheduler: str
+):  # type: ignore[no-untyped-def]
+    try:
+        from distributed import Client
+    except ImportError:
+        raise MissingExtraError("a Dask scheduler", "dask") from None
+    with Client(scheduler) as client:
+        for future in client.map(function, items, pure=False):
+            yield future.result()

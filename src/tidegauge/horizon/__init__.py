@@ -1,0 +1,1 @@
+"""How long a task an AI agent can finish."""

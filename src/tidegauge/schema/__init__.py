@@ -1,0 +1,1 @@
+"""The files that the capabilities exchange: run records, OSIC tables, submissions."""

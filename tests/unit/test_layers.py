@@ -1,0 +1,77 @@
+"""Imports point down only, and heavy libraries stay where they are named."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "tidegauge"
+MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
+
+# A module may import from its own layer's package and from the layers listed for it.
+BASE = {"errors", "io", "scores", "progress"}
+MAY_IMPORT = {
+    "errors": set(),
+    "io": {"errors"},
+    "scores": set(),
+    "progress": set(),
+    "schema": BASE,
+    "simulate": BASE | {"schema"},
+    "engine": BASE | {"schema"},
+    "horizon": BASE | {"schema", "simulate", "engine"},
+    "fvc": BASE | {"schema", "simulate", "engine"},
+    "bench": BASE | {"schema", "simulate"},
+    "report": BASE | {"schema", "engine", "horizon", "fvc", "bench"},
+    "cli": BASE | {"schema", "simulate", "engine", "horizon", "fvc", "bench", "report"},
+}
+KEPT_IN = {
+    "pymc": ("engine/", "horizon/model.py", "fvc/model.py"),
+    "numba": ("horizon/kernel.py", "horizon/whitening.py", "fvc/kernel.py"),
+    "nutpie": ("engine/sampling.py",),
+    "pydicom": ("fvc/scans.py", "simulate/osic.py", "simulate/phantoms.py"),
+    "altair": ("report/",),
+    "inspect_ai": ("bench/inspect.py",),
+    "dask": ("engine/parallel.py",),
+    "distributed": ("engine/parallel.py",),
+}
+
+
+def imports_of(module: str) -> list[tuple[str, bool]]:
+    """Every imported name, and whether it is only for the type checker."""
+    tree = ast.parse((SOURCE / module).read_text())
+    typing_only = {
+        node
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node in typing_only) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{module}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [(name, node in typing_only) for name in names]
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    layer = module.removesuffix(".py").split("/")[0]
+    if layer in ("__init__", "__main__"):
+        pytest.skip("the package's own front door")
+    for name, _ in imports_of(module):
+        if name.startswith("tidegauge.") and name != "tidegauge.__version__":
+            target = name.split(".")[1]
+            assert target == layer or target in MAY_IMPORT[layer], f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_heavy_libraries_stay_where_they_are_named(module: str) -> None:
+    for name, typing_only in imports_of(module):
+        allowed = KEPT_IN.get(name.split(".")[0])
+        if allowed and not typing_only:
+            assert module.startswith(allowed), f"{module} imports {name}"
