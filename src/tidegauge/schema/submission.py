@@ -154,7 +154,7 @@ def check_submission(
     keys, *numbers = table
     values: dict[str, NDArray[np.float64]] = {}
     for column, cells in zip(form.numbers, numbers, strict=True):
-        values[column.name], faults = _check_numbers(column, cells, reader.lines)
+        values[column.name], faults = _check_numbers(column, cells, reader)
         problems += faults
     if keys != (expected := list(expected_keys)):
         problems += diagnose_keys(form.key, keys, expected, reader.lines)
@@ -174,19 +174,20 @@ def _aligned(
 
 
 def _check_numbers(
-    column: NumberColumn, cells: list[str], lines: list[int]
+    column: NumberColumn, cells: list[str], reader: RowReader
 ) -> tuple[NDArray[np.float64], list[str]]:
     try:
         # float() also takes 1_000 and other alphabets' digits, which no CSV reader agrees with.
-        if not all(map(str.isascii, cells)) or any("_" in cell for cell in cells):
+        whole = "".join(cells)
+        if not whole.isascii() or "_" in whole:
             raise ValueError
         values = np.array(list(map(float, cells)), dtype=np.float64)
     except ValueError:
-        return np.empty(0), diagnose_numbers(column, cells, lines)
+        return np.empty(0), diagnose_numbers(column, cells, reader.lines)
     inside = (values > column.above) & (values <= column.at_most) & (np.abs(values) < np.inf)
     if inside.all():
         return values, []
-    return values, diagnose_numbers(column, cells, lines)
+    return values, diagnose_numbers(column, cells, reader.lines)
 
 
 def _read_text(source: Source, max_bytes: int) -> str | Verdict:

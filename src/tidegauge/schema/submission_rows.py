@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -33,26 +34,24 @@ class Limits(Protocol):
 
 
 class RowReader:
-    """One pass over the CSV text: first `check_header`, then `read`.
+    """The rows of a CSV text: first `check_header`, then `read`.
 
-    Attributes
-    ----------
-    lines : list of int
-        The line each row ended on, filled by `read`.
+    Valid files pass without a line number being counted: `lines` makes a second pass, and only
+    the description of a fault asks for it.
     """
 
     def __init__(self, text: str, *, max_rows: int) -> None:
+        self._text = text
         self._reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         self._max_rows = max_rows
         self._header: list[str] = []
-        self.lines: list[int] = []
 
     def check_header(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the problems and the notes of the first line."""
         try:
             self._header = next(filter(None, self._reader), [])
         except csv.Error as error:
-            return [f"line 1 is not CSV ({error})"], []
+            return [f"line {self._reader.line_num} is not CSV ({error})"], []
         found = self._header
         missing = [name for name in columns if name not in found]
         repeated = sorted({name for name in columns if found.count(name) > 1})
@@ -68,48 +67,45 @@ class RowReader:
         return problems, notes
 
     def read(self, columns: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-        """Return the named columns and the problems of the rows' shape."""
-        rows: list[list[str]] = []
+        """Return the named columns of the whole rows, and the problems of the others."""
         problems: list[str] = []
+        rows: list[list[str]] = []
         try:
-            for row in self._reader:
-                if row:
-                    rows.append(row)
-                    self.lines.append(self._reader.line_num)
-                    if len(rows) > self._max_rows:
-                        problems.append(
-                            f"more than {self._max_rows:,} rows; the rest was not read"
-                        )
-                        break
+            rows.extend(islice(self._reader, self._max_rows + 1))
         except csv.Error as error:
             problems.append(f"line {self._reader.line_num} is not CSV ({error})")
+        if len(rows) > self._max_rows:
+            problems.append(f"more than {self._max_rows:,} rows; the rest was not read")
         width = len(self._header)
-        if any(len(row) != width for row in rows):
-            rows = self._drop_ragged(rows, width, problems)
+        if rows and set(map(len, rows)) != {width}:
+            problems += self._ragged(width)
+            rows = [row for row in rows if len(row) == width]
         if not rows and not problems:
             problems.append("there is a header but no row")
-        return [list(map(_getter(self._header.index(name)), rows)) for name in columns], problems
+        return [[row[i] for row in rows] for i in map(self._header.index, columns)], problems
 
-    def _drop_ragged(
-        self, rows: list[list[str]], width: int, problems: list[str]
-    ) -> list[list[str]]:
+    def _ragged(self, width: int) -> list[str]:
         ragged = [
-            f"line {line} has {len(row)}"
-            for line, row in zip(self.lines, rows, strict=True)
-            if len(row) != width
+            f"line {line} has {len(row)}" for line, row in self._numbered() if len(row) != width
         ]
-        problems.append(
-            f"{_rows(len(ragged))} without exactly {width} fields ({_examples(ragged)})"
-        )
-        kept = [(n, r) for n, r in zip(self.lines, rows, strict=True) if len(r) == width]
-        self.lines = [line for line, _ in kept]
-        return [row for _, row in kept]
+        if not ragged:  # blank lines only: no fault
+            return []
+        return [f"{_rows(len(ragged))} without exactly {width} fields ({_examples(ragged)})"]
 
+    @property
+    def lines(self) -> list[int]:
+        """The line on which each row that `read` returned ends."""
+        return [line for line, row in self._numbered() if len(row) == len(self._header)]
 
-def _getter(index: int):  # type: ignore[no-untyped-def]
-    from operator import itemgetter
-
-    return itemgetter(index)
+    def _numbered(self) -> list[tuple[int, list[str]]]:
+        reader = csv.reader(io.StringIO(self._text, newline=""), strict=True)
+        next(filter(None, reader))
+        found: list[tuple[int, list[str]]] = []
+        with contextlib.suppress(csv.Error):  # `read` has named it
+            for row in islice(reader, self._max_rows + 1):
+                if row:
+                    found.append((reader.line_num, row))
+        return found
 
 
 def diagnose_numbers(column: Limits, cells: Sequence[str], lines: Sequence[int]) -> list[str]:
@@ -155,7 +151,9 @@ def diagnose_keys(
         else:
             first[name] = line
     wanted = set(expected)
-    unknown = [f"line {line}: {_clip(name)!r}" for name, line in first.items() if name not in wanted]
+    unknown = [
+        f"line {line}: {_clip(name)!r}" for name, line in first.items() if name not in wanted
+    ]
     missing = [repr(name) for name in expected if name not in first]
     problems = []
     if missing:
