@@ -32,6 +32,7 @@ from tidegauge.schema.submission import MAX_BYTES, Source, Verdict
 
 Check = Callable[[Source], Verdict]
 _FORM_OVERHEAD_BYTES = 64 * 1024  # boundaries, headers and small fields beside the file
+_BACKLOG = 1024
 _CHECKING_THREADS = 4  # each may hold one whole table in memory
 
 
@@ -127,7 +128,7 @@ def _make_server(app: Starlette) -> _Server:
         server_header=False,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
-        backlog=1024,
+        backlog=_BACKLOG,
     )
     return _Server(config)
 
@@ -148,6 +149,7 @@ def listen(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen(_BACKLOG)  # only now is the port ours: two may bind it before either listens
     except OSError as error:
         bound.close()
         raise InputError(

@@ -95,7 +95,8 @@ def test_step_agent_is_stopped_at_its_time_with_all_its_children(
 
 def test_plain_agent_is_stopped_at_its_time_with_all_its_children(kind: str, run_it: RunIt) -> None:
     marker = f"78{os.getpid()}.5"
-    command = f"{SUBMIT}; trap '' TERM INT HUP; for i in 1 2 3; do (setsid sleep {marker} &) ; done; sleep {marker}"
+    daemons = f"for i in 1 2 3; do (setsid sleep {marker} &) ; done"
+    command = f"{SUBMIT}; trap '' TERM INT HUP; {daemons}; sleep {marker}"
     report, _ = run_it(command, seconds=1.0, isolation=kind)
     assert report["exit_cause"] == "time"
     assert report["seconds"] < 1.0 + 2
@@ -156,7 +157,8 @@ def test_steps_share_files_and_background_processes(
 import json, sys, time
 heard = open("heard.jsonl", "w")
 for command in ["echo a > /tmp/shared-$$; ls /tmp/shared-$$ > name",
-                "(sleep 0.3; echo late > late) & cat $(cat name); rm $(cat name)", "sleep 0.6; cat late"]:
+                "(sleep 0.3; echo late > late) & cat $(cat name); rm $(cat name)",
+                "sleep 0.6; cat late"]:
     print(json.dumps({"run": command}), flush=True)
     heard.write(sys.stdin.readline()); heard.flush()
 """
@@ -236,7 +238,7 @@ def test_killed_runner_leaves_an_interrupted_record_at_the_next_command(
          "--agent", f"(setsid sleep {marker} &); sleep {marker}"],
         tmp_path,
     )  # fmt: skip
-    wait_for(lambda: len(running(f"sleep {marker}")) >= 2)
+    wait_for(lambda: len(running(f"^sleep {marker}")) == 2)
     runner.send_signal(signal.SIGKILL)
     runner.communicate()
     wait_for(lambda: not running(f"^sleep {marker}"), seconds=2)  # its agent went with it
