@@ -10,11 +10,12 @@ import pytest
 
 from tidegauge.bench.competitions.registry import get_competition
 from tidegauge.bench.isolation import bubblewrap_works
-from tidegauge.bench.prepare import simulate_and_prepare
+from tidegauge.bench.prepare import prepare_competition, simulate_and_prepare
 from tidegauge.bench.prepared import Prepared
 from tidegauge.bench.record import RunOptions
 from tidegauge.bench.runner import run_agent
 from tidegauge.bench.workspace import Limits
+from tidegauge.simulate.osic import simulate_cohort, write_raw
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +28,16 @@ def bubblewrap() -> None:
 @pytest.fixture(scope="session")
 def osic(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return simulate_and_prepare(get_competition("osic"), tmp_path_factory.mktemp("osic"), seed=3)
+
+
+@pytest.fixture(scope="session")
+def small_osic(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """Thirty patients, so that three are tested."""
+    folder = tmp_path_factory.mktemp("small")
+    write_raw(simulate_cohort(n_patients=30, seed=5), folder / "raw")
+    return prepare_competition(
+        get_competition("osic"), folder / "raw", folder / "prepared", verify=False
+    )
 
 
 @pytest.fixture(scope="session")
