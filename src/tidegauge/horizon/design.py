@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegauge.horizon.tally import RE_BENCH, HumanRun, TaskEntry, Tally
+from tidegauge.horizon.tally import RE_BENCH, HumanRun, Tally, TaskEntry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,6 +137,17 @@ def human_table(design: Design) -> pd.DataFrame:
     )
 
 
+def human_log2_mean(design: Design) -> tuple[IntArray, FloatArray]:
+    """Return per task its successful human runs and the mean of their log2 minutes.
+
+    Where there is none, the file's own human_minutes stands in.
+    """
+    n_tasks = len(design.tasks)
+    runs = np.bincount(design.run_task, minlength=n_tasks)
+    total = np.bincount(design.run_task, weights=design.run_log2, minlength=n_tasks)
+    return runs, np.divide(total, runs, out=design.log2_minutes.copy(), where=runs > 0)
+
+
 def is_estimate_written_as_run(entry: TaskEntry, run: HumanRun) -> bool:
     """Tell whether a human row of a task that was not baselined repeats its estimate."""
     return (
@@ -214,12 +225,9 @@ def _odd_notes(tally: Tally, won: list[HumanRun]) -> list[str]:
     return notes
 
 
-def _cell_matrices(
-    tally: Tally, agents: list[str], index: dict[str, int]
-) -> dict[str, FloatArray]:
+def _cell_matrices(tally: Tally, agents: list[str], index: dict[str, int]) -> dict[str, FloatArray]:
     matrices = {
-        name: np.zeros((len(agents), len(index)))
-        for name in ("attempts", "successes", "score_sum")
+        name: np.zeros((len(agents), len(index))) for name in ("attempts", "successes", "score_sum")
     }
     for a, agent in enumerate(agents):
         for task, cell in tally.cells[agent].items():
@@ -233,4 +241,5 @@ def _indices(runs: list[HumanRun], index: dict[str, int]) -> IntArray:
 
 
 def _log2_minutes(runs: list[HumanRun]) -> FloatArray:
-    return np.log2(np.array([run.minutes for run in runs], dtype=float))
+    log2: FloatArray = np.log2(np.array([run.minutes for run in runs], dtype=float))
+    return log2

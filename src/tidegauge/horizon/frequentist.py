@@ -34,6 +34,9 @@ class FrequentistOptions:
     seed: int = 1
 
 
+DEFAULT_FREQUENTIST = FrequentistOptions()
+
+
 @dataclass(frozen=True)
 class LogisticFits:
     """Fitted curves: intercept and slope in logits per log2 minute, one a row."""
@@ -54,7 +57,7 @@ class FrequentistFit:
 def fit_frequentist(
     design: Design,
     *,
-    options: FrequentistOptions = FrequentistOptions(),  # noqa: B008 - frozen
+    options: FrequentistOptions = DEFAULT_FREQUENTIST,
     progress: Progress = SILENT,
 ) -> FrequentistFit:
     """Regress success on log2 human_minutes for each agent, with bootstrap replicates."""
@@ -85,9 +88,7 @@ def fit_frequentist(
     return FrequentistFit(point=point, replicates=replicates, weights=weights)
 
 
-def resample(
-    design: Design, n: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray]:
+def resample(design: Design, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """Draw n hierarchical bootstrap replicates; return attempts and successes (n, agent, task)."""
     n_families = len(design.families)
     families = rng.multinomial(n_families, np.full(n_families, 1 / n_families), size=n)

@@ -1,40 +1,28 @@
 """The core model's log density and gradient, fused into one pass over the data.
 
-The parameter vector is PyMC's unconstrained one (logs of the scales, log of -beta), so that the
-value and gradient can be compared with `model` entry by entry. Everything lives in one float64
-buffer: a header of sizes and prior parameters, then the arrays.
+`packing` says where everything lies in the parameter vector and in the data buffer; a test holds
+value and gradient equal to those of `model`, entry by entry.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import gammaln, log_ndtr
 
-from tidegauge.engine.priors import Prior
-from tidegauge.horizon.design import Design
-from tidegauge.horizon.options import HorizonOptions, HorizonPriors
-
-FloatArray = NDArray[np.float64]
-
-# Positions of the scalars in the parameter vector; vectors follow in the order of Layout.
-MU_GLOBAL, LOG_SIGMA_GLOBAL, LOG_SIGMA_FAMILY, LOG_SIGMA_HUMAN, LOG_SIGMA_ESTIMATE = range(5)
-N_SCALARS = 5
-
-# Positions in the buffer's header.
-_SIZES = slice(0, 4)  # agents, tasks, families, failed human runs
-_CONSTANT = 4
-_PRIORS = 5  # mean, sd and kind of seven priors
-HEADER = 5 + 3 * 7
+from tidegauge.horizon.packing import (
+    CONSTANT,
+    HEADER,
+    LOG_SIGMA_FAMILY,
+    LOG_SIGMA_GLOBAL,
+    LOG_SIGMA_HUMAN,
+    MU_GLOBAL,
+    N_SCALARS,
+    PRIORS,
+)
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_KINDS = {"normal": 0.0, "truncated_normal": 0.0, "half_normal": 0.0, "half_cauchy": 1.0}
-
 jit = numba.njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 jit_exact = numba.njit(cache=True, error_model="numpy", fastmath={"contract"})  # order matters
 
@@ -44,103 +32,10 @@ _LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # its products with whole pow
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 
 
-class Layout(NamedTuple):
-    """Where each vector lies in the parameter vector."""
-
-    mu_family: slice
-    mu_task: slice
-    alpha: slice
-    log_slope: slice
-    size: int
-
-
-def layout_of(design: Design) -> Layout:
-    """Return the places of the vectors for this design."""
-    ends = np.cumsum(
-        [N_SCALARS, len(design.families), len(design.tasks), len(design.agents), len(design.agents)]
-    ).tolist()
-    slices = [slice(begin, end) for begin, end in zip(ends, ends[1:], strict=False)]
-    return Layout(*slices, size=ends[-1])
-
-
-def pack_data(design: Design, priors: HorizonPriors, options: HorizonOptions) -> FloatArray:
-    """Lay out everything the compiled functions need in one buffer.
-
-    Returns
-    -------
-    ndarray
-        Header; then per family the index of its first task (one more entry closes the last);
-        per task the number, mean and sum of squares about it of human logs, and the number and
-        mean of estimates; the agents x tasks attempts and successes; the failed runs' tasks and
-        logs.
-    """
-    n_tasks = len(design.tasks)
-    count, mean, square = _moments(design.run_task, design.run_log2, n_tasks)
-    n_estimates, estimate, estimate_square = _moments(
-        design.estimate_task, design.estimate_log2, n_tasks
-    )
-    first_task = np.searchsorted(design.task_family, np.arange(len(design.families) + 1))
-    keeps_failed = options.censors_failures
-    failed_task = design.failed_task if keeps_failed else design.failed_task[:0]
-    failed_log2 = design.failed_log2 if keeps_failed else design.failed_log2[:0]
-    header = np.zeros(HEADER)
-    header[_SIZES] = len(design.agents), n_tasks, len(design.families), failed_task.size
-    header[_CONSTANT] = _constants(design, priors)
-    for i, prior in enumerate(_prior_list(priors)):
-        header[_PRIORS + 3 * i : _PRIORS + 3 * i + 3] = prior.mu, prior.sd, _KINDS[prior.kind]
-    arrays = (
-        *(header, first_task, count, mean, square, n_estimates, estimate, estimate_square),
-        *(design.attempts, design.successes, failed_task, failed_log2),
-    )
-    return np.concatenate([np.ravel(array).astype(float) for array in arrays])
-
-
-def _prior_list(priors: HorizonPriors) -> list[Prior]:
-    return [
-        *(priors.mu_global, priors.sigma_global, priors.sigma_family, priors.sigma_human),
-        *(priors.sigma_estimate, priors.alpha, priors.beta),
-    ]
-
-
-def _moments(
-    task: NDArray[np.int64], log2: FloatArray, n_tasks: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    count = np.bincount(task, minlength=n_tasks).astype(float)
-    mean = np.bincount(task, weights=log2, minlength=n_tasks) / np.maximum(count, 1)
-    square = np.bincount(task, weights=(log2 - mean[task]) ** 2, minlength=n_tasks)
-    return count, mean, square
-
-
-def _constants(design: Design, priors: HorizonPriors) -> float:
-    """Sum what does not depend on the parameters: normalisers and binomial coefficients."""
-    n, k = design.attempts, design.successes
-    constant = float(np.sum(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)))
-    n_agents = len(design.agents)
-    copies = [1, 1, 1, 1, 1, n_agents, n_agents]
-    for prior, number in zip(_prior_list(priors), copies, strict=True):
-        constant += number * _log_normaliser(prior)
-    n_normals = len(design.families) + len(design.tasks)
-    n_normals += design.run_task.size + design.estimate_task.size
-    return constant - n_normals * _HALF_LOG_2PI
-
-
-def _log_normaliser(prior: Prior) -> float:
-    match prior.kind:
-        case "half_cauchy":
-            return math.log(2 / math.pi / prior.sd)
-        case "half_normal":
-            return math.log(2) - _HALF_LOG_2PI - math.log(prior.sd)
-        case "truncated_normal":
-            inside = float(log_ndtr((prior.upper - prior.mu) / prior.sd))
-            return -_HALF_LOG_2PI - math.log(prior.sd) - inside
-        case _:
-            return -_HALF_LOG_2PI - math.log(prior.sd)
-
-
 @jit
 def _prior(value, buffer, i):  # type: ignore[no-untyped-def]
     """Return the i-th prior's log density at a value, without its constant, and the slope."""
-    mu, sd, kind = buffer[_PRIORS + 3 * i], buffer[_PRIORS + 3 * i + 1], buffer[_PRIORS + 3 * i + 2]
+    mu, sd, kind = buffer[PRIORS + 3 * i], buffer[PRIORS + 3 * i + 1], buffer[PRIORS + 3 * i + 2]
     scaled = (value - mu) / sd
     if kind == 1.0:  # half Cauchy
         return -math.log1p(scaled * scaled), -2 * scaled / sd / (1 + scaled * scaled)
@@ -161,7 +56,7 @@ def _log_survival(z):  # type: ignore[no-untyped-def]
     if z < 5:
         tail = 0.5 * math.erfc(z / math.sqrt(2.0))
         return math.log(tail), math.exp(-0.5 * z * z - _HALF_LOG_2PI) / tail
-    # Continued fraction of the Mills ratio: six levels are exact to 1e-10 from here on.
+    # Continued fraction of the Mills ratio: forty levels are exact to the last digit from here.
     ratio = z
     for level in range(40, 0, -1):
         ratio = z + level / ratio
@@ -183,20 +78,11 @@ def log_density(x, gradient, buffer):  # type: ignore[no-untyped-def]
     end_task = end_family + n_tasks
     mu_task, task_gradient = x[end_family:end_task], gradient[end_family:end_task]
 
-    logp = buffer[_CONSTANT]
+    logp = buffer[CONSTANT]
     gradient[:] = 0
     logp += _hierarchy(x, gradient, buffer, first_task, mu_task, task_gradient)
     logp += _lengths(x, gradient, moments, failed, mu_task, task_gradient)
-    logp += _agents(
-        x[end_task : end_task + n_agents],
-        x[end_task + n_agents :],
-        gradient[end_task : end_task + n_agents],
-        gradient[end_task + n_agents :],
-        buffer,
-        cells,
-        mu_task,
-        task_gradient,
-    )
+    logp += _agents(x[end_task:], gradient[end_task:], buffer, cells, mu_task, task_gradient)
     return logp
 
 
@@ -260,7 +146,9 @@ def _lengths(x, gradient, moments, failed, mu_task, task_gradient):  # type: ign
 @jit_exact
 def _exp_series(x):  # type: ignore[no-untyped-def]
     """Return exp(x) for |x| < 0.35, as straight-line code: a loop would cost the lanes."""
-    tail = 1 / 40320 + x * (1 / 362880 + x * (1 / 3628800 + x * (1 / 39916800 + x * (1 / 479001600))))
+    tail = 1 / 40320 + x * (
+        1 / 362880 + x * (1 / 3628800 + x * (1 / 39916800 + x * (1 / 479001600)))
+    )
     tail = 1 / 24 + x * (1 / 120 + x * (1 / 720 + x * (1 / 5040 + x * tail)))
     return 1 + x * (1 + x * (1 / 2 + x * (1 / 6 + x * tail)))
 
@@ -299,20 +187,22 @@ def logistic_terms(eta, won, softplus, small):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _agents(alpha, log_slope, alpha_gradient, slope_gradient, buffer, cells, mu_task, task_gradient):  # type: ignore[no-untyped-def]
+def _agents(x, gradient, buffer, cells, mu_task, task_gradient):  # type: ignore[no-untyped-def]
     """Add the agents' priors and the binomial cells; the only part of size agents x tasks."""
     logp = 0.0
     eta, won = np.empty(mu_task.size), np.empty(mu_task.size)
     softplus, scratch = np.empty(mu_task.size), np.empty(mu_task.size)
-    for a in range(alpha.size):
-        beta = -math.exp(log_slope[a])
-        value, prior_alpha = _prior(alpha[a], buffer, 5)
+    n_agents = cells.shape[1]
+    for a in range(n_agents):
+        alpha, log_slope = x[a], x[n_agents + a]
+        beta = -math.exp(log_slope)
+        value, prior_alpha = _prior(alpha, buffer, 5)
         logp += value
         value, prior_beta = _prior(beta, buffer, 6)
-        logp += value + log_slope[a]  # Jacobian of the logarithm
+        logp += value + log_slope  # Jacobian of the logarithm
         attempts, successes = cells[0, a], cells[1, a]
         for t in range(mu_task.size):
-            eta[t] = alpha[a] + beta * mu_task[t]
+            eta[t] = alpha + beta * mu_task[t]
         logistic_terms(eta, won, softplus, scratch)
         by_alpha, by_beta, fit = 0.0, 0.0, 0.0
         for t in range(mu_task.size):
@@ -322,33 +212,6 @@ def _agents(alpha, log_slope, alpha_gradient, slope_gradient, buffer, cells, mu_
             by_beta += residual * mu_task[t]
             task_gradient[t] += beta * residual
         logp += fit
-        alpha_gradient[a] = prior_alpha + by_alpha
-        slope_gradient[a] = beta * (prior_beta + by_beta) + 1
+        gradient[a] = prior_alpha + by_alpha
+        gradient[n_agents + a] = beta * (prior_beta + by_beta) + 1
     return logp
-
-
-@dataclass(frozen=True)
-class Point:
-    """A parameter vector, unpacked; arrays may have leading (chain, draw) dimensions."""
-
-    mu_global: FloatArray
-    sigma_global: FloatArray
-    sigma_family: FloatArray
-    sigma_human: FloatArray
-    sigma_estimate: FloatArray
-    mu_family: FloatArray
-    mu_task: FloatArray
-    alpha: FloatArray
-    beta: FloatArray
-
-
-def unpack(x: FloatArray, layout: Layout) -> Point:
-    """Name and constrain the entries of one vector, or of draws (..., size)."""
-    return Point(
-        x[..., MU_GLOBAL],
-        *(np.exp(x[..., i]) for i in range(LOG_SIGMA_GLOBAL, N_SCALARS)),
-        mu_family=x[..., layout.mu_family],
-        mu_task=x[..., layout.mu_task],
-        alpha=x[..., layout.alpha],
-        beta=-np.exp(x[..., layout.log_slope]),
-    )

@@ -69,6 +69,8 @@ class Tally:
         Rows read, and rows that repeat an earlier run and are counted once.
     notes : list of str
         What was done about odd but valid input.
+    sha256 : dict
+        File name to the hash of its uncompressed bytes.
     """
 
     tasks: dict[str, TaskEntry] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class Tally:
     n_rows: int = 0
     n_repeated: int = 0
     notes: list[str] = field(default_factory=list)
+    sha256: dict[str, str] = field(default_factory=dict)
     _seen: set[int] = field(default_factory=set, repr=False)
 
     def add(self, record: RunRecord, reader: RunReader) -> None:
@@ -134,6 +137,7 @@ def read_tally(sources: Sequence[Path | str], *, progress: Progress = SILENT) ->
                 tally.add(record, reader)
                 if tally.n_rows % _ROWS_PER_UPDATE == 0:
                     step.update(tally.n_rows)
+        tally.sha256[reader.name] = reader.sha256.hexdigest()
         try:
             reader.raise_problems()
         except RunFileError as error:

@@ -21,7 +21,9 @@ from scipy.special import expit
 
 from tidegauge.engine.sampling import CompiledFunction, LogDensity
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.kernel import (
+from tidegauge.horizon.kernel import jit, log_density
+from tidegauge.horizon.options import HorizonOptions, HorizonPriors
+from tidegauge.horizon.packing import (
     HEADER,
     LOG_SIGMA_ESTIMATE,
     LOG_SIGMA_FAMILY,
@@ -29,12 +31,9 @@ from tidegauge.horizon.kernel import (
     LOG_SIGMA_HUMAN,
     MU_GLOBAL,
     N_SCALARS,
-    jit,
     layout_of,
-    log_density,
     pack_data,
 )
-from tidegauge.horizon.options import HorizonOptions, HorizonPriors
 
 FloatArray = NDArray[np.float64]
 
@@ -99,7 +98,7 @@ def whitened_density(
     """Return the model's log density in the coordinates that `reference` shapes."""
     layout = layout_of(design)
     data = pack_data(design, priors, options)
-    prefix = [data.size, *reference.precision, *reference.location, *reference.pivot]
+    shape = (reference.precision, reference.location, reference.pivot)
     center = np.zeros(layout.size)
     center[LOG_SIGMA_GLOBAL:N_SCALARS] = reference.log_scales
     center[layout.alpha] = reference.ability
@@ -113,7 +112,7 @@ def whitened_density(
     return LogDensity(
         function=function,
         identity=identity,
-        data=np.concatenate([data, prefix[1:], prefix[:1]]),
+        data=np.concatenate([data, *shape, [data.size]]),
         size=layout.size,
         initial=initial,
     )
@@ -215,9 +214,7 @@ def _backward(z, x, gx, gz, buffer, first_task, information, pivot, work):  # ty
             gz[i] = gx[i] * sd
             by_family += gx[i] * shrink
             by_b[t] = gx[i] * shrink * var_family
-            by_shrink[t] = (
-                gx[i] * (mu_family + var_family * b) + 0.5 * (gz[i] * z[i] + 1) / shrink
-            )
+            by_shrink[t] = gx[i] * (mu_family + var_family * b) + 0.5 * (gz[i] * z[i] + 1) / shrink
             gz[LOG_SIGMA_FAMILY] += 2 * by_b[t] * b + gz[i] * z[i] + 1
         shrink, h = work[0, f], work[2, f]
         sd = math.sqrt(var_global * shrink)
@@ -226,8 +223,7 @@ def _backward(z, x, gx, gz, buffer, first_task, information, pivot, work):  # ty
         by_global += by_family * shrink
         by_h[f] = by_family * shrink * var_global
         by_family_shrink[f] = (
-            by_family * (x[MU_GLOBAL] + var_global * h)
-            + 0.5 * (g * z[N_SCALARS + f] + 1) / shrink
+            by_family * (x[MU_GLOBAL] + var_global * h) + 0.5 * (g * z[N_SCALARS + f] + 1) / shrink
         )
         gz[LOG_SIGMA_GLOBAL] += 2 * by_h[f] * h + g * z[N_SCALARS + f] + 1
     # The global mean, and through it the precisions and informations of everything below.
