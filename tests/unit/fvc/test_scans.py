@@ -336,9 +336,7 @@ def test_monochrome1_with_inverted_values_is_turned_back(
     assert volume.warnings == ["MONOCHROME1 with inverted values: turned back"]
 
 
-def test_monochrome1_by_the_standard_changes_nothing(
-    tmp_path: Path, hu: NDArray[np.int16]
-) -> None:
+def test_monochrome1_by_the_standard_changes_nothing(tmp_path: Path, hu: NDArray[np.int16]) -> None:
     def edit(dataset: Dataset, index: int) -> None:
         dataset.PhotometricInterpretation = "MONOCHROME1"
 
@@ -395,9 +393,12 @@ def test_a_prone_patient_is_turned_over(tmp_path: Path, hu: NDArray[np.int16]) -
     np.testing.assert_array_equal(volume.hu, hu[:, ::-1, ::-1])
 
 
-def test_more_slices_than_needed_are_thinned_evenly(tmp_path: Path) -> None:
-    images = np.zeros((700, 4, 4), dtype=np.int16)
-    images += np.arange(700, dtype=np.int16)[:, None, None] - 1000
+def test_more_slices_than_needed_are_thinned_evenly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.fvc.series._MOST_SLICES", 20)
+    images = np.zeros((50, 4, 4), dtype=np.int16)
+    images += np.arange(50, dtype=np.int16)[:, None, None] - 1000
     volume = read_scan(write_slices(tmp_path / "scan", images, slice_mm=0.5))
     np.testing.assert_array_equal(volume.hu, images[::3])
     assert volume.spacing_mm[0] == pytest.approx(1.5)
