@@ -136,11 +136,18 @@ def _inner_air(hu: FloatArray) -> Mask:
     edges = (labels[:, 0], labels[:, -1], labels[:, :, 0], labels[:, :, -1])
     at_edge = np.unique(np.concatenate([edge.ravel() for edge in edges]))
     at_edge = at_edge[at_edge > 0]
-    means = np.asarray(ndimage.mean(hu, labels, at_edge), dtype=float)
     is_outside = np.zeros(n + 1, dtype=bool)
-    is_outside[at_edge[means < _OUTSIDE_BELOW_HU]] = True
+    is_outside[at_edge] = _means(hu, labels)[at_edge] < _OUTSIDE_BELOW_HU
     inner: Mask = air & ~is_outside[labels]
     return inner
+
+
+def _means(hu: FloatArray, labels: NDArray[np.signedinteger]) -> NDArray[np.float64]:
+    """Mean density of each labelled part, by label."""
+    flat = labels.ravel()
+    sizes = np.bincount(flat)
+    means: NDArray[np.float64] = np.bincount(flat, hu.ravel()) / np.maximum(sizes, 1)
+    return means
 
 
 def _trachea(air: Mask, spacing_mm: tuple[float, float, float]) -> Mask:
@@ -180,8 +187,7 @@ def _largest_parts(air: Mask, hu: FloatArray, spacing_mm: tuple[float, float, fl
     sizes_ml[0] = 0
     height_cm = len(air) * spacing_mm[0] / 10
     large = np.flatnonzero(sizes_ml >= min(_SMALLEST_LUNG_ML, _SMALLEST_SECTION_CM2 * height_cm))
-    means = np.asarray(ndimage.mean(hu, labels, large), dtype=float)
-    tissue = large[means > _GAS_BELOW_HU]
+    tissue = large[_means(hu, labels)[large] > _GAS_BELOW_HU]
     ranked = tissue[np.argsort(-sizes_ml[tissue])][:2]
     kept = [k for k in ranked if sizes_ml[k] >= _OTHER_LUNG_SHARE * sizes_ml[ranked[0]]]
     if sizes_ml[kept].sum() < min(_LEAST_LUNGS_ML, _LEAST_SECTION_CM2 * height_cm):
