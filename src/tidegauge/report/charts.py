@@ -1,0 +1,40 @@
+"""Charts from arrays: one Vega-Lite specification gives PNG, SVG and HTML without a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+INK, ACCENT, SECOND, MUTED = "#1f2937", "#0f766e", "#b45309", "#9ca3af"
+PNG_SCALE = 2.0
+
+
+def themed(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
+    """Give a chart the house look: light grid, dark ink, no frame."""
+    axis = {"gridColor": "#e5e7eb", "domainColor": MUTED, "tickColor": MUTED, "labelColor": INK}
+    return (
+        chart.configure_view(stroke=None)
+        .configure_axis(**axis, titleColor=INK, labelFontSize=11, titleFontSize=12)
+        .configure_title(anchor="start", color=INK, fontSize=14, subtitleColor="#4b5563")
+        .configure_legend(titleColor=INK, labelColor=INK)
+        .configure_header(labelColor=INK, titleColor=INK)
+    )
+
+
+def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return the Vega-Lite specification, themed and with its data inside."""
+    with alt.data_transformers.enable("default", max_rows=None):
+        spec: dict[str, Any] = themed(chart).to_dict()
+    return spec
+
+
+def save_chart(chart: alt.TopLevelMixin, stem: Path) -> list[Path]:
+    """Write ``stem.png`` and ``stem.svg``; return their paths."""
+    spec = specification(chart)
+    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
+    png.write_bytes(vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
+    svg.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+    return [png, svg]
