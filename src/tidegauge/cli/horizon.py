@@ -115,7 +115,7 @@ def graph(runs: tuple[str, ...], failures: str, progress: Progress) -> None:
     help="YAML of agents and dates, as METR publishes it.",
 )
 @click.option("--plots", is_flag=True, help="Save the checks as PNG and SVG too.")
-@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1000).")
+@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
 @click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
 @click.option("--chains", type=click.IntRange(1), help="Chains (4).")
 @click.option(

@@ -15,6 +15,7 @@ from tidegauge.horizon.analysis import Analysis
 from tidegauge.horizon.design import Design, human_log2_mean
 from tidegauge.horizon.fit import HorizonFit
 from tidegauge.horizon.predictive import PredictiveChecks
+from tidegauge.horizon.truth import TruthComparison
 from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, save_chart
 
 _SCALARS = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")
@@ -258,3 +259,28 @@ def _difficulty_data(design: Design, draws: np.ndarray) -> pd.DataFrame:
             ],
         }
     )
+
+
+def save_truth_chart(comparison: TruthComparison, stem: Path) -> None:
+    """Save each method's intervals beside the truth of a simulation."""
+    low, high = 1e-3, 1e7
+    data = comparison.table.assign(
+        **{name: comparison.table[name].clip(low, high) for name in ("true", "p50", "low", "high")}
+    )
+    order = list(dict.fromkeys(data["agent"]))
+    base = alt.Chart(data).encode(
+        y=alt.Y("agent:N", sort=order, title=None), yOffset=alt.YOffset("method:N")
+    )
+    ticks = alt.Axis(values=[10.0**k for k in range(-3, 8)], format="~g")
+    x = alt.X("low:Q", scale=_MINUTES, axis=ticks, title="50 % horizon, minutes of human work")
+    color = alt.Color("method:N", scale=alt.Scale(range=[SECOND, MUTED, ACCENT]))
+    bars = base.mark_rule(strokeWidth=2.5, opacity=0.7).encode(x=x, x2="high:Q", color=color)
+    dots = base.mark_circle(size=35, opacity=1).encode(x="p50:Q", color=color)
+    true = (
+        alt.Chart(data)
+        .mark_tick(color=INK, thickness=2, height=26)
+        .encode(x="true:Q", y=alt.Y("agent:N", sort=order))
+    )
+    title = "Three methods against the truth (black), 95 % intervals"
+    chart = (bars + dots + true).properties(width=560, height=alt.Step(11), title=title)
+    save_chart(chart, stem)
