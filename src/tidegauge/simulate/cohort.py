@@ -65,6 +65,9 @@ _FIBROSIS_LOGIT = (-1.7, 0.75)
 _LUNG_TO_FVC = (1.45, 0.12)  # median and log sd of CT lung volume over FVC
 
 
+_KNOWN = ("Age", "Sex", "SmokingStatus")
+
+
 @dataclass(frozen=True)
 class SimulatedCohort:
     """Visits as a user gets them, and what made them.
@@ -97,10 +100,7 @@ def simulate_cohort(*, n_patients: int = 176, seed: int) -> SimulatedCohort:
         raise InputError(f"seed={seed}: must be 0 or more")
     rng = np.random.default_rng(seed)
     patients = _draw_patients(n_patients, rng)
-    rows = [_draw_visits(patient, rng) for _, patient in patients.iterrows()]
-    visits = pd.concat(rows)
-    truth = patients.drop(columns=["Age", "Sex", "SmokingStatus"])
-    return SimulatedCohort(visits[list(VISIT_COLUMNS)].reset_index(drop=True), truth)
+    return SimulatedCohort(_draw_visits(patients, rng), patients.drop(columns=list(_KNOWN)))
 
 
 def _draw_patients(n: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -172,22 +172,24 @@ def _patient_ids(n: int, rng: np.random.Generator) -> list[str]:
     return [f"ID{number:05d}{tick:018d}" for number, tick in zip(numbers, ticks, strict=True)]
 
 
-def _draw_visits(patient: pd.Series, rng: np.random.Generator) -> pd.DataFrame:
-    """One patient's rows, in order of week."""
-    gaps = _draw_gaps_weeks(rng)
-    first_week = int(np.floor(np.interp(rng.random(), *_FIRST_WEEK_QUANTILES)))
-    level = patient["baseline_ml"] + patient["slope_ml_per_week"] * gaps
-    error = np.clip(rng.standard_t(_NOISE_DF, size=len(gaps)), -_NOISE_CAP, _NOISE_CAP)
-    relative = 1 + _drift(gaps, rng) + patient["noise_share"] * error
-    fvc = np.rint(np.maximum(level * relative, _LOWEST_FVC_ML))
-    rows = pd.DataFrame({"Patient": patient["Patient"], "Weeks": first_week + gaps})
-    return rows.assign(
-        FVC=fvc.astype(int),
-        Percent=fvc / patient["predicted_ml"] * 100,
-        Age=patient["Age"],
-        Sex=patient["Sex"],
-        SmokingStatus=patient["SmokingStatus"],
+def _draw_visits(patients: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Every patient's rows, in order of week."""
+    baseline, slope, noise = (
+        patients[name].to_numpy() for name in ("baseline_ml", "slope_ml_per_week", "noise_share")
     )
+    weeks, levels = [], []
+    for index in range(len(patients)):
+        gaps = _draw_gaps_weeks(rng)
+        first_week = int(np.floor(np.interp(rng.random(), *_FIRST_WEEK_QUANTILES)))
+        error = np.clip(rng.standard_t(_NOISE_DF, size=len(gaps)), -_NOISE_CAP, _NOISE_CAP)
+        relative = 1 + _drift(gaps, rng) + noise[index] * error
+        weeks.append(first_week + gaps)
+        levels.append((baseline[index] + slope[index] * gaps) * relative)
+    rows = patients.loc[patients.index.repeat([len(w) for w in weeks])].reset_index(drop=True)
+    fvc = np.rint(np.maximum(np.concatenate(levels), _LOWEST_FVC_ML))
+    percent = fvc / rows["predicted_ml"] * 100
+    rows = rows.assign(Weeks=np.concatenate(weeks), FVC=fvc.astype(int), Percent=percent)
+    return rows[list(VISIT_COLUMNS)]
 
 
 def _drift(gaps: NDArray[np.int64], rng: np.random.Generator) -> FloatArray:
