@@ -173,9 +173,8 @@ def main() -> None:
     (RESULTS / f"horizon_{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     print(markdown(found))
     for row in found.get("p50", []):  # type: ignore[attr-defined]
-        print(
-            f"{row['agent']:<28} ours {row['ours']:>10.4g}  PyMC {row['pymc']:>10.4g}  z {row['z']:+.2f}"
-        )
+        both = f"ours {row['ours']:>10.4g}  PyMC {row['pymc']:>10.4g}"
+        print(f"{row['agent']:<28} {both}  z {row['z']:+.2f}")
 
 
 if __name__ == "__main__":

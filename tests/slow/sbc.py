@@ -22,7 +22,7 @@ from tidegauge.progress import LineProgress
 
 FITS, KEPT = 500, 99
 SCALARS = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")
-SAMPLER = SamplerConfig(draws=1000, tune=400, chains=2, target_accept=0.95, cores=1)
+SAMPLER = SamplerConfig(draws=1000, tune=500, chains=2, target_accept=0.95, cores=1)
 
 
 def ranks_of_one_fit(seed: int) -> dict[str, float]:
@@ -30,7 +30,7 @@ def ranks_of_one_fit(seed: int) -> dict[str, float]:
     rng = np.random.default_rng([4, seed])
     truth = prior_truth(rng, n_agents=3, n_tasks=10, n_families=4)
     design = draw_design(truth, rng, runs_per_cell=5, human_runs=3)
-    fit = fit_horizon(design, sampler=SAMPLER)
+    fit = fit_horizon(design, sampler=SAMPLER, patient=False)
     names = {name: (getattr(fit.point, name), getattr(truth, name)) for name in SCALARS}
     for a in range(2):  # exchangeable: two of the three agents
         names[f"alpha[{a}]"] = (fit.point.alpha[..., a], truth.alpha[a])

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.9)
+DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.95)
 _PILOT_DRAWS, _PILOT_TUNE = 100, 200
 # What is tried in turn when a run does not converge: smaller steps, longer chains.
-_PATIENCE = ((0.9, 1), (0.97, 2), (0.995, 4))
+_PATIENCE = ((0.95, 1), (0.98, 2), (0.995, 4))
 
 
 @dataclass(frozen=True)

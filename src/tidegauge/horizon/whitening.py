@@ -5,8 +5,9 @@ conditional mean plus its conditional sd times an innovation z: neither centred 
 but as far from either as the data ask. What the agents say of a task enters the same way, as a
 Gaussian pseudo-observation at a reference point that shapes the coordinates and nothing else; it
 moves with the agents, so that a common shift or stretch of all difficulties is no ridge.
-An agent is (its logit at the difficulty where its runs are informative, log of -beta); all agents
-together are a reference plus a matrix times innovations, by their marginal precision there.
+An agent is the pair (its logit at the difficulty where its runs are informative, s with
+beta = -log(1 + exp(s)): a logarithm where the slope is flat, the slope itself where it is steep);
+all agents together are a reference plus a matrix times innovations, by their marginal precision.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ _START_SD = 0.5  # of the dispersed starts, in whitened units
 
 @dataclass(frozen=True)
 class Reference:
-    """The point that shapes the coordinates; an agent's pair is (logit at pivot, log of -beta).
+    """The point that shapes the coordinates; an agent's pair is (logit at pivot, s of its slope).
 
     Attributes
     ----------
     precision, location : ndarray, shape (task,)
         What the agents' runs say of each task's difficulty there, as a Gaussian.
     pull : ndarray, shape (task, 2 agents)
-        How `location` moves with the agents' pairs (all logits, then all logs).
+        How `location` moves with the agents' pairs (all logits, then all s).
     pivot : ndarray, shape (agent,)
         Difficulty at which an agent's runs are informative, log2 minutes.
     center : ndarray, shape (2 agents,)
@@ -88,13 +89,14 @@ def reference_at(
     total = weight.sum(axis=1)
     typical = np.full(total.size, mu_task.mean())
     pivot = np.divide(weight @ mu_task, total, out=typical, where=total > 1e-9)
-    by_log = slope * (mu_task - pivot[:, None])  # derivative of a logit by the log of -beta
+    steepening = -np.expm1(beta)  # derivative of -beta by s, at beta = -log(1 + exp(s))
+    by_s = -steepening[:, None] * (mu_task - pivot[:, None])  # derivative of a logit by s
     precision = (slope**2 * weight).sum(axis=0)
-    cross = np.concatenate([weight * slope, weight * slope * by_log]).T
+    cross = np.concatenate([weight * slope, weight * slope * by_s]).T
     residual = (slope * (design.successes - design.attempts * win)).sum(axis=0)
     # One Newton step, but never further than two log2 minutes: it is only a shape.
     step = np.clip(residual / np.maximum(precision, 1e-9), -2, 2)
-    own = _agent_precision(weight, by_log, beta, pivot, priors)
+    own = _agent_precision(weight, by_s, steepening, pivot, priors)
     informed = cross / np.maximum(precision, 1e-9)[:, None]
     marginal = own - cross.T @ _solve_tasks(design, priors, precision, log_scales, cross)
     return Reference(
@@ -102,7 +104,7 @@ def reference_at(
         location=mu_task + step,
         pull=-informed,
         pivot=pivot,
-        center=np.concatenate([alpha + beta * pivot, np.log(-beta)]),
+        center=np.concatenate([alpha + beta * pivot, -beta + np.log(steepening)]),
         spread=_inverse_root(marginal),
         log_scales=log_scales,
     )
@@ -110,21 +112,21 @@ def reference_at(
 
 def _agent_precision(
     weight: FloatArray,
-    by_log: FloatArray,
-    beta: FloatArray,
+    by_s: FloatArray,
+    steepening: FloatArray,
     pivot: FloatArray,
     priors: HorizonPriors,
 ) -> FloatArray:
     """Return the precision of the agents' pairs, given the tasks: runs and priors."""
-    n = beta.size
+    n = pivot.size
     precision = np.zeros((2 * n, 2 * n))
-    logit, log = np.arange(n), np.arange(n, 2 * n)
+    logit, s = np.arange(n), np.arange(n, 2 * n)
     of_alpha, of_beta = priors.alpha.sd**-2, priors.beta.sd**-2
-    shift = -beta * pivot  # alpha = logit at pivot + shift, shift moves with the log
+    shift = steepening * pivot  # derivative of alpha = logit - beta * pivot by s
     precision[logit, logit] = weight.sum(axis=1) + of_alpha
-    precision[logit, log] = precision[log, logit] = (weight * by_log).sum(axis=1) + of_alpha * shift
-    precision[log, log] = (weight * by_log**2).sum(axis=1) + of_alpha * shift**2
-    precision[log, log] += of_beta * beta**2 + 0.1  # never flat, whatever the slope
+    precision[logit, s] = precision[s, logit] = (weight * by_s).sum(axis=1) + of_alpha * shift
+    precision[s, s] = (weight * by_s**2).sum(axis=1) + of_alpha * shift**2
+    precision[s, s] += of_beta * steepening**2 + 0.1  # never flat, however flat the curve
     return precision
 
 
@@ -199,6 +201,11 @@ def to_centred(density: LogDensity, z: FloatArray) -> FloatArray:
 
 
 @jit
+def _softplus(s):  # type: ignore[no-untyped-def]
+    return max(s, 0.0) + math.log1p(math.exp(-abs(s)))
+
+
+@jit
 def _agents_forward(z, x, shape, n_levels):  # type: ignore[no-untyped-def]
     """Write the agents of `z` into `x`; return their deviations and the log determinant."""
     _, _, pivot, center, _, spread = shape
@@ -210,9 +217,11 @@ def _agents_forward(z, x, shape, n_levels):  # type: ignore[no-untyped-def]
         for j in range(i, 2 * n):
             deviation[i] += spread[i, j] * z[n_levels + j]
     for a in range(n):
-        log_slope = center[n + a] + deviation[n + a]
+        steepness = _softplus(center[n + a] + deviation[n + a])
+        log_slope = math.log(steepness)
         x[n_levels + n + a] = log_slope
-        x[n_levels + a] = center[a] + deviation[a] + math.exp(log_slope) * pivot[a]
+        x[n_levels + a] = center[a] + deviation[a] + steepness * pivot[a]
+        log_determinant += math.log(-math.expm1(-steepness)) - log_slope
     return deviation, log_determinant
 
 
@@ -223,10 +232,12 @@ def _agents_backward(x, gx, gz, by_location, shape, n_levels):  # type: ignore[n
     n = pivot.size
     by_pair = np.empty(2 * n)
     for a in range(n):
-        by_alpha = gx[n_levels + a]
-        slope = math.exp(x[n_levels + n + a])
+        by_alpha, by_log_slope = gx[n_levels + a], gx[n_levels + n + a]
+        steepness = math.exp(x[n_levels + n + a])
+        steepening = -math.expm1(-steepness)  # derivative of the steepness by s
         by_pair[a] = by_alpha
-        by_pair[n + a] = gx[n_levels + n + a] + by_alpha * pivot[a] * slope
+        by_pair[n + a] = steepening * (by_alpha * pivot[a] + (by_log_slope - 1) / steepness)
+        by_pair[n + a] += 1 - steepening  # of the log determinant
     for t in range(by_location.size):
         for j in range(2 * n):
             by_pair[j] += by_location[t] * pull[t, j]
