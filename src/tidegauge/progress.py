@@ -64,8 +64,8 @@ class _LineStep:
             return
         self._spoke = now
         parts = [f"{self._label}: {done:,.0f}"]
-        if self._total:
-            left = (now - self._began) * (self._total - done) / max(done, 1e-9)
+        if self._total and done > 0:
+            left = (now - self._began) * (self._total - done) / done
             parts = [f"{self._label}: {done:,.0f}/{self._total:,.0f}", f"{left:.0f} s left"]
         print(", ".join([*parts, detail] if detail else parts), file=sys.stderr, flush=True)
 
@@ -126,6 +126,6 @@ SILENT = SilentProgress()
 
 def make_progress(*, quiet: bool) -> Progress:
     """Choose bars, lines or silence for this stderr."""
-    if quiet:
+    if quiet or sys.stderr is None:  # None where the caller closed it
         return SILENT
     return BarProgress() if sys.stderr.isatty() else LineProgress()
