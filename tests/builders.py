@@ -21,11 +21,11 @@ TASKS = (
 )
 
 
-def agent_row(task_id: str = "words/count", **fields: Any) -> Row:
+def agent_row(task_id: str | None = "words/count", **fields: Any) -> Row:
     """One run of an agent; the named fields replace the usual ones, None removes a field."""
     row: Row = {
         "task_id": task_id,
-        "task_family": task_id.split("/")[0],
+        "task_family": (task_id or "words").split("/")[0],
         "alias": "agent-a",
         "score_binarized": 1,
         "score_cont": 1.0,

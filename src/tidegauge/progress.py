@@ -67,7 +67,7 @@ class _LineStep:
         if self._total and done > 0:
             left = (now - self._began) * (self._total - done) / done
             parts = [f"{self._label}: {done:,.0f}/{self._total:,.0f}", f"{left:.0f} s left"]
-        print(", ".join([*parts, detail] if detail else parts), file=sys.stderr, flush=True)
+        _say(", ".join([*parts, detail] if detail else parts))
 
 
 class LineProgress:
@@ -76,12 +76,17 @@ class LineProgress:
     @contextlib.contextmanager
     def step(self, label: str, total: float | None = None) -> Iterator[Step]:
         """Begin a piece of work that speaks in lines."""
-        print(f"{label} ...", file=sys.stderr, flush=True)
+        _say(f"{label} ...")
         yield _LineStep(label, total)
 
     def note(self, text: str) -> None:
         """Print the remark."""
-        print(f"note: {text}", file=sys.stderr, flush=True)
+        _say(f"note: {text}")
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # work goes on when nobody reads of it any more
+        print(line, file=sys.stderr, flush=True)
 
 
 class _BarStep:

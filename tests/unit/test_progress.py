@@ -107,6 +107,29 @@ def test_an_exception_passes_through_every_kind(monkeypatch: pytest.MonkeyPatch)
             raise KeyError
 
 
+class Closed(io.StringIO):
+    """A stderr whose reader has left."""
+
+    tried = 0
+
+    def write(self, text: str) -> int:
+        self.tried += 1
+        raise BrokenPipeError
+
+
+def test_work_goes_on_when_nobody_reads_of_it(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    stderr = Closed()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    progress = LineProgress()
+    with progress.step("work", total=2) as step:
+        clock.now = 6.0
+        step.update(1)
+    progress.note("done")
+    assert stderr.tried == 3  # the step, its update and the note: none ended the work
+
+
 @pytest.mark.parametrize(
     ("stderr", "quiet", "kind"),
     [
