@@ -112,7 +112,7 @@ class Tally:
             cell.attempts += 1
             cell.successes += record.score_binarized == 1
             score = record.score_cont if record.score_cont is not None else record.score
-            cell.score_ticks += int((record.score_binarized if score is None else score) * _TICKS)
+            cell.score_ticks += round((record.score_binarized if score is None else score) * _TICKS)
 
     def _is_repeated(self, record: RunRecord) -> bool:
         # The whole outcome is in the key: ids that merely restart per batch are other runs.
