@@ -206,6 +206,39 @@ def test_odd_but_valid_input_works_by_the_other_methods(
     assert pd.read_csv(out / "horizons.csv")["agent"].tolist() == agents
 
 
+def scaled(factor: float) -> list[Row]:
+    return [
+        {
+            **row,
+            "human_minutes": row["human_minutes"] * factor,
+            "completed_at": row.get("completed_at", 0) * factor,
+        }
+        for row in small_rows()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [
+        (scaled(1e-3), {"predictive_success"}),  # all shorter than the first bucket
+        (scaled(1e4), {"predictive_success"}),  # all longer than the last one
+        ([agent_row("a[b]", task_family="[f]]", alias="x]")], {"predictive_human"}),
+    ],
+)
+def test_plots_of_odd_files_are_drawn(
+    call: Call, tmp_path: Path, rows: list[Row], missing: set[str]
+) -> None:
+    path, out = write_rows(tmp_path / "runs.jsonl", rows), tmp_path / "out"
+    sizes = ("--draws", 50, "--tune", 50, "--chains", 2)
+    said = call("horizon", "fit", path, "--out", out, "--plots", "-q", *sizes)
+    assert said.code == 1  # so few draws never converge
+    charts = {"horizons", "trace", "rank", "sampling", "difficulty"}
+    charts |= {"predictive_success", "predictive_human"} - missing
+    assert set(os.listdir(out / "plots")) == {
+        f"{c}.{kind}" for c in charts for kind in ("png", "svg")
+    }
+
+
 def test_a_fit_that_did_not_converge_writes_its_files_and_exits_1(
     call: Call, tmp_path: Path
 ) -> None:
@@ -237,6 +270,7 @@ def test_the_full_model_is_refused_before_anything_is_read(call: Call, tmp_path:
         (["fit", "{runs}", "--out", "{out}", "--chains", "0"], "'--chains'"),
         (["fit", "{runs}", "--out", "{out}", "--tune", "-1"], "'--tune'"),
         (["fit", "{runs}", "--out", "{out}", "--seed", "-1"], "'--seed'"),
+        (["fit", "{runs}", "--out", "{out}", "--seed", str(2**70)], "'--seed'"),
         (["fit", "{runs}", "--out", "{out}", "--method", "guess"], "'guess' is not one of"),
         (["fit", "{runs}", "--out", "{out}", "--failures", "drop"], "'drop' is not one of"),
         (["fit", "{runs}", "--out", "{out}", "--regularisation", "0"], "'--regularisation'"),
