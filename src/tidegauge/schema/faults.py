@@ -15,7 +15,9 @@ _SHOWN_VALUE = 60
 def row_faults(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield every fault of a row as ``field=value: what is wrong; what to do``."""
     for name in _NAMES:
-        if not isinstance(value := row.get(name), str) or not value:
+        if isinstance(value := row.get(name), str) and "\0" in value:
+            yield f"{_shown(row, name)}: holds a NUL character, which no output can; remove it"
+        elif not isinstance(value, str) or not value:
             yield f"{_shown(row, name)}: must be a non-empty text; fill it in or drop the row"
     if not isinstance(score := row.get("score_binarized"), int | float) or score not in (0, 1):
         yield f"{_shown(row, 'score_binarized')}: must be 0 or 1; threshold the score first"

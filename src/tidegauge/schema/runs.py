@@ -67,6 +67,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _KNOWN = frozenset(RunRecord.__struct_fields__) - {"unknown"}
+_NUL = b"\\u0000"  # as JSON writes it; rare enough for the slow path to look where it is
 _decode = msgspec.json.Decoder(RunRecord, strict=True).decode
 _decode_any = msgspec.json.Decoder().decode
 
@@ -125,7 +126,7 @@ class RunReader:
         for raw in self._lines():
             try:
                 record = _decode(raw)
-                if _is_sound(record):
+                if _is_sound(record) and _NUL not in raw:
                     if self._keep_unknown:
                         record = _with_unknown(record, _decode_any(raw))
                     self.n_rows += 1

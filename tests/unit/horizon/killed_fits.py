@@ -66,7 +66,10 @@ def is_writing(folder: Path) -> bool:
 
 
 def wait_for_writing(folder: Path, pid: int) -> None:
-    while os.waitpid(pid, os.WNOHANG) == (0, 0) and not is_writing(folder):
+    """Return when the fit has begun to write, or has ended; it stays there to be killed."""
+    while not is_writing(folder):
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
         time.sleep(0.001)
 
 

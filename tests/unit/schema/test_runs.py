@@ -263,6 +263,18 @@ def test_half_a_surrogate_pair_is_a_fault_before_it_breaks_an_output(
     assert ":1: half of a surrogate pair" in fault
 
 
+@pytest.mark.parametrize("field", ["task_id", "task_family", "alias", "human_source"])
+def test_a_nul_in_a_name_is_a_fault_before_it_breaks_an_output(spoiled: Any, field: str) -> None:
+    (fault,) = spoiled({**agent_row(), field: "a\0b"})
+    assert f":2: {field}=a\\x00b: holds a NUL character" in fault
+
+
+def test_a_nul_elsewhere_is_kept(tmp_path: Path) -> None:
+    row = agent_row(scaffold="a\0b", reviewer="\0")
+    (record,) = read_runs(write_rows(tmp_path / "runs.jsonl", [row]))
+    assert json.loads(encode_run(record)) == row
+
+
 def test_every_fault_of_a_line_is_named_on_a_line_of_its_own(spoiled: Any) -> None:
     row = human_row(human_source="", started_at="", score_binarized="line\nbreak\x1b[2J" * 20)
     del row["task_id"]
@@ -466,6 +478,42 @@ def test_any_row_comes_back_as_it_went_in(
     path.write_text(json.dumps(row) + "\n")
     (record,) = read_runs(path)
     assert json.loads(encode_run(record)) == row
+
+
+ODD_VALUES = st.sampled_from(
+    [
+        *(None, True, False, 0, 1, 1.0, 0.5, -1, 5, 1e199, 1e201, -1e250, 10**400, 2**70),
+        *("", "x", "human", "a\0b", "8", [], {}, [1], float("nan"), float("inf")),
+    ]
+)
+SPOILED_FIELDS = (
+    *("task_id", "task_family", "alias", "score_binarized", "human_minutes", "human_source"),
+    *("started_at", "completed_at", "task_source", "score_cont", "score", "run_id", "unknown"),
+)
+
+
+@given(
+    base=st.sampled_from([agent_row(), human_row()]),
+    fields=st.dictionaries(st.sampled_from(SPOILED_FIELDS), ODD_VALUES, max_size=3),
+)
+def test_the_fast_and_the_explaining_reader_agree(
+    tmp_path_factory: pytest.TempPathFactory, base: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    """NaN in an optional field sends a row down the explaining path and changes nothing else."""
+    folder = tmp_path_factory.mktemp("rows")
+    found = []
+    for name, extra in (("fast", {}), ("slow", {"cloned": float("nan")})):
+        path = write_rows(folder / f"{name}.jsonl", [{**base, **fields, **extra}])
+        reader = RunReader(path, keep_unknown=True)
+        records = list(reader)
+        found.append(records)
+        if records:
+            reader.raise_problems()
+            assert records[0].alias != "human" or records[0].duration_minutes >= 0
+        else:
+            with pytest.raises(RunFileError):
+                reader.raise_problems()
+    assert repr(found[0]) == repr(found[1])
 
 
 @given(data=st.binary(max_size=200))
