@@ -144,9 +144,11 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
     """
     from tidegauge.horizon.analysis import analyse
     from tidegauge.horizon.outputs import write_outputs
+    from tidegauge.io import check_writable
 
     if choices["model"] == "full":
         raise InputError("--model full is not available yet; use --model core")
+    check_writable(out)
     analysis = analyse(runs, _analysis_options(choices), progress=progress)
     outputs = analysis.outputs
     if plots:
