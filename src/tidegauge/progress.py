@@ -27,7 +27,9 @@ class Step(Protocol):
 class Progress(Protocol):
     """Where long work reports to."""
 
-    def step(self, label: str, total: float | None = None) -> contextlib.AbstractContextManager[Step]:
+    def step(
+        self, label: str, total: float | None = None
+    ) -> contextlib.AbstractContextManager[Step]:
         """Begin a piece of work; its bar or lines end with the block."""
 
     def note(self, text: str) -> None:

@@ -73,9 +73,7 @@ def _stream(
             yield from pool.map(function, items)
 
 
-def _dask_map(
-    function: Callable[[Item], Result], items: Sequence[Item], scheduler: str
-):  # type: ignore[no-untyped-def]
+def _dask_map(function: Callable[[Item], Result], items: Sequence[Item], scheduler: str):  # type: ignore[no-untyped-def]
     try:
         from distributed import Client
     except ImportError:

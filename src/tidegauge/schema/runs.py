@@ -1,0 +1,327 @@
+"""Run records: one JSON object a line, METR's column names.
+
+The reader makes one pass, holds one line at a time, and collects every fault as
+``file:line: field=value: what is wrong; what to do`` before it raises them together.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidegauge.errors import SHOWN_PROBLEMS, RunFileError
+from tidegauge.io import append_line, atomic_write_bytes, open_binary
+
+HUMAN = "human"
+MILLISECONDS_PER_MINUTE = 60_000
+MAX_LINE_BYTES = 1 << 20  # a record is a few hundred bytes; a longer line is another kind of file
+_SHOWN_VALUE = 60
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run of one agent, or of a human, at one task.
+
+    Times are Unix milliseconds (HCAST human runs: 0 and the duration). Fields after
+    `human_source` may be missing. Columns that METR's format does not name are in `unknown` when
+    the reader was asked to keep them, and are written back.
+    """
+
+    task_id: str
+    task_family: str
+    alias: str
+    score_binarized: float
+    human_minutes: float
+    human_source: str
+    run_id: Any = None
+    started_at: Any = None
+    completed_at: Any = None
+    task_source: str | None = None
+    score_cont: float | None = None
+    score: float | None = None  # what files before TH1.1 call score_cont
+    model: Any = None
+    fatal_error_from: Any = None
+    human_score: Any = None
+    generation_cost: Any = None
+    human_cost: Any = None
+    time_limit: Any = None
+    task_version: Any = None
+    tokens_count: Any = None
+    cloned: Any = None
+    scaffold: Any = None
+    equal_task_weight: Any = None
+    invsqrt_task_weight: Any = None
+    unknown: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def duration_minutes(self) -> float:
+        """How long the run took; the one rule for HCAST and SWAA."""
+        return float(self.completed_at - self.started_at) / MILLISECONDS_PER_MINUTE
+
+
+_KNOWN = frozenset(RunRecord.__struct_fields__) - {"unknown"}
+_NAMES = ("task_id", "task_family", "alias", "human_source")
+_decode = msgspec.json.Decoder(RunRecord, strict=True).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+class RunReader:
+    """Iterate over the valid records of a file; `raise_problems` when done.
+
+    Parameters
+    ----------
+    source : path or ``-``
+        Plain or gzip; ``-`` reads stdin.
+    keep_unknown : bool
+        Keep columns that METR's format does not name, for a round trip.
+
+    Attributes
+    ----------
+    line : int
+        Number of the line last read, from 1.
+    n_rows : int
+        Records yielded so far.
+    """
+
+    def __init__(self, source: Path | str, *, keep_unknown: bool = False) -> None:
+        self.name = "<stdin>" if str(source) == "-" else str(source)
+        self.line = 0
+        self.n_rows = 0
+        self._source = source
+        self._keep_unknown = keep_unknown
+        self._problems: list[str] = []
+        self._n_problems = 0
+
+    def report(self, problem: str) -> None:
+        """Add a fault of the current line, as ``field=value: what; what to do``."""
+        self._n_problems += 1
+        if len(self._problems) < SHOWN_PROBLEMS:
+            self._problems.append(f"{self.name}:{self.line}: {problem}")
+
+    def raise_problems(self) -> None:
+        """Raise what was found.
+
+        Raises
+        ------
+        RunFileError
+            At least one line is faulty, or there is no record at all.
+        """
+        if not self._n_problems and not self.n_rows:
+            self.line = 1
+            self.report("no run record in this file; one JSON object a line is expected")
+        if self._n_problems:
+            raise RunFileError(self._problems, self._n_problems)
+
+    def __iter__(self) -> Iterator[RunRecord]:
+        for raw in self._lines():
+            try:
+                record = _decode(raw)
+                if _is_sound(record):
+                    if self._keep_unknown:
+                        record = _with_unknown(record, _decode_any(raw))
+                    self.n_rows += 1
+                    yield record
+                    continue
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                pass
+            explained = self._explain(raw)  # the slow path: what exactly is wrong, if anything is
+            if explained is not None:
+                self.n_rows += 1
+                yield explained
+
+    def _lines(self) -> Iterator[bytes]:
+        """Yield the lines that could be records; refuse the rest without holding them."""
+        stream = open_binary(self._source)
+        try:
+            while raw := stream.readline(MAX_LINE_BYTES + 1):
+                self.line += 1
+                if self.line == 1:
+                    raw = raw.removeprefix(b"\xef\xbb\xbf")
+                    if not self._is_record_file(raw):
+                        return
+                if len(raw) > MAX_LINE_BYTES:
+                    self.report(
+                        f"line of more than {MAX_LINE_BYTES // 1024:,} KiB: not a run record; "
+                        "write one JSON object a line"
+                    )
+                    while not raw.endswith(b"\n") and (raw := stream.readline(MAX_LINE_BYTES)):
+                        pass
+                elif not raw.isspace():
+                    yield raw
+        except (EOFError, OSError) as error:  # gzip: cut short, or damaged
+            self.line += 1
+            self.report(f"cannot be read further ({error}); copy the file again")
+        finally:
+            if self.name != "<stdin>":
+                stream.close()
+
+    def _is_record_file(self, first: bytes) -> bool:
+        if b"\x00" in first:
+            self.report("binary data: not a text file of JSON lines; check which file this is")
+        elif first.lstrip().startswith(b"["):
+            self.report(
+                "a JSON array: one JSON object a line is expected; convert it with: jq -c '.[]'"
+            )
+        else:
+            return True
+        return False
+
+    def _explain(self, raw: bytes) -> RunRecord | None:
+        """Report every fault of a line, or return its record where only optional values are odd."""
+        try:
+            row = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            if not raw.endswith(b"\n"):
+                self.report("truncated: the last line ends before its JSON does; copy it again")
+            elif isinstance(error, UnicodeDecodeError):
+                self.report("binary data or not UTF-8: save the file as UTF-8 text")
+            else:
+                self.report(f"not JSON ({error}): {_show(raw.decode(errors='replace').strip())}")
+            return None
+        if not isinstance(row, dict):
+            self.report(f"{_show(row)}: not a JSON object; write one object a line")
+            return None
+        problems = list(_faults(row))
+        for problem in problems:
+            self.report(problem)
+        return None if problems else _convert(row, keep_unknown=self._keep_unknown)
+
+
+def read_runs(source: Path | str, *, keep_unknown: bool = True) -> Iterator[RunRecord]:
+    """Yield the records of a file, one line at a time.
+
+    Raises
+    ------
+    RunFileError
+        After the last line, if any was faulty: all are counted, the first twenty are shown.
+    """
+    reader = RunReader(source, keep_unknown=keep_unknown)
+    yield from reader
+    reader.raise_problems()
+
+
+def encode_run(record: RunRecord) -> bytes:
+    """Return the record as one line of JSON without its newline; whole numbers stay whole."""
+    row = msgspec.to_builtins(record)
+    unknown = row.pop("unknown", {})
+    for name, value in row.items():
+        if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+            row[name] = int(value)
+    return msgspec.json.encode({**row, **unknown})
+
+
+def append_run(path: Path | str, record: RunRecord) -> None:
+    """Append one record as a whole line; safe beside other writers.
+
+    Raises
+    ------
+    RunFileError
+        The record itself could not be read back.
+    """
+    problems = list(_faults(msgspec.json.decode(encode_run(record))))
+    if problems:
+        raise RunFileError([f"{path}: {problem}" for problem in problems])
+    append_line(path, encode_run(record).decode())
+
+
+def write_runs(path: Path | str, records: Iterator[RunRecord]) -> int:
+    """Write a whole file of records atomically and return how many there were."""
+    count = 0
+    with atomic_write_bytes(path) as handle:
+        for record in records:
+            handle.write(encode_run(record) + b"\n")
+            count += 1
+    return count
+
+
+def _is_sound(record: RunRecord) -> bool:
+    """Check the values of a decoded record; the slow path says which one is wrong."""
+    if not (
+        record.task_id
+        and record.task_family
+        and record.alias
+        and record.human_source
+        and (record.score_binarized == 0 or record.score_binarized == 1)
+        and 0 < record.human_minutes < math.inf
+    ):
+        return False
+    if record.alias != HUMAN:
+        return True
+    began, ended = record.started_at, record.completed_at
+    # bool is an int to Python, but no time; an exact type check is also the fastest.
+    return type(began) in (int, float) and type(ended) in (int, float) and ended >= began
+
+
+def _faults(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every fault of a row as ``field=value: what is wrong; what to do``."""
+    for name in _NAMES:
+        if not isinstance(value := row.get(name), str) or not value:
+            yield f"{_shown(row, name)}: must be a non-empty text; fill it in or drop the row"
+    if not isinstance(score := row.get("score_binarized"), int | float) or score not in (0, 1):
+        yield f"{_shown(row, 'score_binarized')}: must be 0 or 1; threshold the score first"
+    minutes = row.get("human_minutes")
+    if not _is_number(minutes) or minutes <= 0:
+        yield (
+            f"{_shown(row, 'human_minutes')}: must be a positive, finite number of minutes; "
+            "correct it or drop the task"
+        )
+    for name in ("score_cont", "score"):
+        if row.get(name) is not None and not _is_number(row[name]):
+            yield f"{_shown(row, name)}: must be a finite number; write null where it is unknown"
+    if not isinstance(row.get("task_source"), str | None):
+        yield f"{_shown(row, 'task_source')}: must be a text; drop the field if it is unknown"
+    if row.get("alias") == HUMAN:
+        yield from _time_faults(row)
+
+
+def _time_faults(row: Mapping[str, Any]) -> Iterator[str]:
+    times_ok = True
+    for name in ("started_at", "completed_at"):
+        if not _is_number(row.get(name)):
+            times_ok = False
+            yield f"{_shown(row, name)}: a human run needs its time in milliseconds; fill it in"
+    if times_ok and row["completed_at"] < row["started_at"]:
+        yield (
+            f"{_shown(row, 'completed_at')}: before started_at={row['started_at']}; "
+            "swap them or drop the row"
+        )
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e300  # also refuses NaN; a larger int would overflow a double
+    )
+
+
+def _shown(row: Mapping[str, Any], name: str) -> str:
+    return f"{name}={_show(row[name])}" if name in row else f"{name} is missing"
+
+
+def _show(value: object) -> str:
+    try:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except ValueError:  # an integer of thousands of digits
+        text = "a very large number"
+    return text if len(text) <= _SHOWN_VALUE else text[: _SHOWN_VALUE - 3] + "..."
+
+
+def _convert(row: Mapping[str, Any], *, keep_unknown: bool) -> RunRecord:
+    """Build the record of a sound row whose optional fields JSON proper does not allow (NaN)."""
+    known = {name: value for name, value in row.items() if name in _KNOWN}
+    known = {name: None if value != value else value for name, value in known.items()}
+    for name in ("score_binarized", "human_minutes", "score_cont", "score"):
+        if known.get(name) is not None:
+            known[name] = float(known[name])
+    record = RunRecord(**known)
+    return _with_unknown(record, row) if keep_unknown else record
+
+
+def _with_unknown(record: RunRecord, row: Mapping[str, Any]) -> RunRecord:
+    unknown = {name: value for name, value in row.items() if name not in _KNOWN}
+    return msgspec.structs.replace(record, unknown=unknown) if unknown else record
