@@ -83,10 +83,13 @@ def fit_panel(
     *,
     seed: int,
     names: tuple[str, ...] | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     progress: Progress = SILENT,
 ) -> Panel:
-    """Fit every candidate on a cohort and choose among them by inner cross-validation."""
+    """Fit every candidate on a cohort and choose among them by inner cross-validation.
+
+    `workers` is as in `parallel_map`: None for one process a core.
+    """
     names = names or candidates(cohort)
     rows = cohort.scored()
     fold = assign_folds(cohort.n_patients, INNER_FOLDS, seed)
@@ -137,7 +140,7 @@ def _fit_all(
     rows: IntArray,
     fold: IntArray,
     seed: int,
-    workers: int,
+    workers: int | None,
     progress: Progress,
 ) -> tuple[dict[str, Fitted], dict[str, FloatArray]]:
     held: list[int | None] = [None, *range(INNER_FOLDS)]

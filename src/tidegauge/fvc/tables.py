@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tidegauge.errors import InputError, ProblemsError
-from tidegauge.fvc.cohort import Baselines, Cohort
+from tidegauge.fvc.cohort import Baselines, Cohort, Questions
 from tidegauge.io import open_binary
 from tidegauge.schema.osic import SEXES, SMOKING_STATUSES, VISIT_COLUMNS, split_patient_week
 
@@ -102,15 +102,24 @@ def read_cohort(path: Path, *, note: Callable[[str], None] = lambda text: None) 
     return _assemble(visits)
 
 
-def read_questions(path: Path, test: Cohort, test_path: Path) -> tuple[list[str], Cohort]:
-    """Read the keys of a sample submission and check that every patient is known.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The rows of a sample submission.
 
-    Returns
-    -------
+    Attributes
+    ----------
     keys : list of str
         ``Patient_Week`` as written, in the file's order.
-    test : Cohort
-        The cohort that was given, for chaining.
+    questions : Questions
+        The same, as patients of the test cohort and weeks since their first visit.
+    """
+
+    keys: list[str]
+    questions: Questions
+
+
+def read_questions(path: Path, test: Cohort, test_path: Path) -> Asked:
+    """Read the keys of a sample submission and find each one's patient.
 
     Raises
     ------
@@ -118,25 +127,29 @@ def read_questions(path: Path, test: Cohort, test_path: Path) -> tuple[list[str]
         Keys that are malformed, repeated, or name a patient without a first visit.
     """
     reading = _Reading(path)
-    known = set(test.baselines.patient)
+    number = {patient: i for i, patient in enumerate(test.baselines.patient)}
     seen: dict[str, int] = {}
+    found: list[tuple[int, int]] = []
     for line, row in _rows(reading, ("Patient_Week",)):
         key = row["Patient_Week"]
         try:
-            patient, _ = split_patient_week(key)
+            patient, week = split_patient_week(key)
         except InputError as error:
             reading.fault(line, str(error))
             continue
-        if patient not in known:
+        if patient not in number:
             reading.fault(line, f"Patient_Week={key}: no visit of {patient} in {test_path}; add it")
-        if key in seen:
+        elif key in seen:
             reading.fault(line, f"Patient_Week={key}: repeats line {seen[key]}; remove one")
-        seen.setdefault(key, line)
+        else:
+            seen[key] = line
+            found.append((number[patient], week))
     if reading.problems:
         raise ProblemsError(reading.problems)
     if not seen:
         raise InputError(f"{path}: a header and no rows; give the Patient_Week keys to predict")
-    return list(seen), test
+    index, weeks = np.array(found).T
+    return Asked(list(seen), Questions(index, weeks - test.baselines.week[index]))
 
 
 def _rows(
@@ -197,7 +210,7 @@ def _visit(reading: _Reading, line: int, row: dict[str, str]) -> _Visit | None:
     weeks = _number(reading, line, row, "Weeks", -2000, 5000, "weeks relative to the scan")
     if math.isfinite(weeks) and weeks != round(weeks):
         reading.fault(line, f"Weeks={row['Weeks']}: must be a whole number; round it")
-    fvc = _number(reading, line, row, "FVC", 50, 15_000, "millilitres; is it in litres?")
+    fvc = _number(reading, line, row, "FVC", 50, 9_900, "millilitres; check its unit")
     percent = _number(reading, line, row, "Percent", 1, 400, "percent of the expected FVC")
     age = _number(reading, line, row, "Age", 1, 120, "years")
     sex = _category(reading, line, row, "Sex", SEXES, _SEX_SPELLINGS)

@@ -16,6 +16,7 @@ from tidegauge.fvc.cohort import Baselines, IntArray, Questions
 from tidegauge.fvc.forecasters import Fitted
 from tidegauge.scores import ERROR_CAP_ML, FloatArray, laplace_log_likelihood
 
+POSSIBLE_FVC_ML = (100.0, 9_900.0)
 _STEPS = 4  # weights in quarters: finer ones could not be told apart
 _PULL_TO_EQUAL = 0.01  # score lost per squared distance from equal weights
 
@@ -42,10 +43,9 @@ class Blend:
     weights: tuple[float, ...]
 
     def forecast(self, baselines: Baselines, questions: Questions) -> FloatArray:
-        """Return the weighted mean of the members' sorted draws."""
-        return blend_draws(
-            [member.forecast(baselines, questions) for member in self.members], self.weights
-        )
+        """Return the weighted mean of the members' sorted draws, within what a lung can hold."""
+        draws = [member.forecast(baselines, questions) for member in self.members]
+        return np.clip(blend_draws(draws, self.weights), *POSSIBLE_FVC_ML)
 
 
 def blend_draws(draws: list[FloatArray], weights: tuple[float, ...]) -> FloatArray:
