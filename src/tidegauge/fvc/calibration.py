@@ -32,9 +32,7 @@ class Calibration:
     widen: float = 0.0
     widen_by_gap: float = 0.0
 
-    def apply(
-        self, draws_ml: FloatArray, baselines: Baselines, questions: Questions
-    ) -> FloatArray:
+    def apply(self, draws_ml: FloatArray, baselines: Baselines, questions: Questions) -> FloatArray:
         """Return recalibrated draws, still sorted."""
         unit, t, u = _coordinates(baselines, questions)
         median = np.median(draws_ml, axis=1)

@@ -73,7 +73,7 @@ class FeatureScaling:
 
     @classmethod
     def of(cls, features: FloatArray) -> FeatureScaling:
-        """Return the scaling of these training features; columns without spread are dropped to 0."""
+        """Return the scaling of these training features; one without spread becomes 0."""
         seen = np.isfinite(features)
         count = np.maximum(seen.sum(axis=0), 1)
         filled = np.where(seen, features, 0.0)

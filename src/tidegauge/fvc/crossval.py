@@ -8,6 +8,7 @@ after the fact and must not be quoted.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from tidegauge.engine.parallel import available_cores, parallel_map
 from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort, IntArray
 from tidegauge.fvc.decision import decide
+from tidegauge.fvc.forecasters.stack import Blend
 from tidegauge.fvc.panel import (
     LEAST_PATIENTS,
     assign_folds,
@@ -44,15 +46,23 @@ class Crossval:
         true_ml, fvc_ml, confidence_ml, score, pit.
     choices : DataFrame
         What each outer fold chose: repeat, fold, chosen, inner_score.
+    blends : list of Blend
+        What each outer fold chose, fitted, in the order of `choices`.
     n_patients, repeats, folds, seed : int
     """
 
     forecasts: pd.DataFrame
     choices: pd.DataFrame
+    blends: list[Blend]
     n_patients: int
     repeats: int
     folds: int
     seed: int
+
+    def held_out(self, repeat: int, fold: int) -> IntArray:
+        """Return the patients, by number, whom this outer fold did not learn from."""
+        assigned = assign_folds(self.n_patients, self.folds, _repeat_seed(self.seed, repeat))
+        return np.flatnonzero(assigned == fold)
 
     def per_patient(self) -> pd.DataFrame:
         """Return mean scores, one row a patient, one column a forecaster."""
@@ -169,9 +179,14 @@ def crossval(
         label="cross-validating",
         progress=progress,
     )
-    choices = pd.DataFrame([choice for _, choice in results])
-    forecasts = pd.concat([frame for frame, _ in results], ignore_index=True)
-    return Crossval(forecasts, choices, cohort.n_patients, repeats, folds, seed)
+    choices = pd.DataFrame([choice for _, choice, _ in results])
+    forecasts = pd.concat([frame for frame, _, _ in results], ignore_index=True)
+    blends = [blend for _, _, blend in results]
+    return Crossval(forecasts, choices, blends, cohort.n_patients, repeats, folds, seed)
+
+
+def _repeat_seed(seed: int, repeat: int) -> int:
+    return seed + 1000 * repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +199,13 @@ class _Task:
     names: tuple[str, ...]
 
 
-def _run(task: _Task) -> tuple[pd.DataFrame, dict[str, object]]:
+def _run(task: _Task) -> tuple[pd.DataFrame, dict[str, object], Blend]:
     leave_interrupts_to_the_parent()
-    fold = assign_folds(task.cohort.n_patients, task.folds, task.seed + 1000 * task.repeat)
+    seed = _repeat_seed(task.seed, task.repeat)
+    fold = assign_folds(task.cohort.n_patients, task.folds, seed)
     training = task.cohort.take(np.flatnonzero(fold != task.fold))
     test = task.cohort.take(np.flatnonzero(fold == task.fold))
-    panel = fit_panel(training, seed=task.seed + 1000 * task.repeat, names=task.names)
+    panel = fit_panel(training, seed=seed, names=task.names)
     rows = test.scored()
     frames = []
     for name, blend in panel.blends.items():
@@ -203,7 +219,7 @@ def _run(task: _Task) -> tuple[pd.DataFrame, dict[str, object]]:
         "chosen": panel.chosen,
         "inner_score": panel.inner_scores[panel.chosen],
     }
-    return pd.concat(frames).assign(repeat=task.repeat, fold=task.fold), choice
+    return pd.concat(frames).assign(repeat=task.repeat, fold=task.fold), choice, panel.best
 
 
 def _score(test: Cohort, rows: IntArray, draws: np.ndarray) -> pd.DataFrame:
@@ -224,7 +240,7 @@ def _score(test: Cohort, rows: IntArray, draws: np.ndarray) -> pd.DataFrame:
 
 def gap_labels() -> list[str]:
     """Return the names of the bins of weeks since the first visit."""
-    inner = [f"{a}-{b}" for a, b in zip(GAP_EDGES_WEEKS, GAP_EDGES_WEEKS[1:], strict=False)]
+    inner = [f"{a}-{b}" for a, b in itertools.pairwise(GAP_EDGES_WEEKS)]
     return [*inner, f"{GAP_EDGES_WEEKS[-1]}+"]
 
 

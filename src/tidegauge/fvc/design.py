@@ -100,9 +100,7 @@ def design_patients(
     )
 
 
-def design_cohort(
-    cohort: Cohort, columns: IntArray, scaling: FeatureScaling
-) -> HierarchicalDesign:
+def design_cohort(cohort: Cohort, columns: IntArray, scaling: FeatureScaling) -> HierarchicalDesign:
     """Return the training data of the model."""
     patients = design_patients(cohort.baselines, columns, scaling)
     base = cohort.baselines.fvc_ml[cohort.patient]

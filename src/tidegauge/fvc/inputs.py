@@ -39,10 +39,15 @@ def read_training(folder: Path, *, progress: Progress = SILENT) -> Cohort:
     return cohort
 
 
+def read_patients(path: Path, *, progress: Progress = SILENT) -> Cohort:
+    """Read a table of patients of whom one visit is enough."""
+    return read_cohort(path, note=progress.note)
+
+
 def read_test(folder: Path, *, progress: Progress = SILENT) -> TestSet:
     """Read test.csv and sample_submission.csv; of each patient, the first visit counts."""
     path = _table(folder, "test.csv")
-    cohort = read_cohort(path, note=progress.note)
+    cohort = read_patients(path, progress=progress)
     if (n := int((~cohort.first).sum())) > 0:
         progress.note(f"{path}: {n} later visits are not used; forecasts start from the first")
     asked = read_questions(_table(folder, "sample_submission.csv"), cohort, path)

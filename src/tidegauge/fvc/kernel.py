@@ -35,7 +35,7 @@ _identity_type = types.int64(
 )
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _digamma(x: float) -> float:
     total = 0.0
     while x < 8.0:
@@ -45,7 +45,7 @@ def _digamma(x: float) -> float:
     return total + math.log(x) - 0.5 / x - r * (1 / 12.0 - r * (1 / 120.0 - r / 252.0))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _t_constant(nu: float) -> tuple[float, float]:
     """Return the normalising constant of a unit Student-t and its derivative in nu."""
     value = math.lgamma(0.5 * (nu + 1)) - math.lgamma(0.5 * nu) - 0.5 * math.log(nu * math.pi)
@@ -53,7 +53,7 @@ def _t_constant(nu: float) -> tuple[float, float]:
     return value, slope
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
     """Return the log density at `x` and write its gradient; `data` is that of `pack`."""
     n, m, p = int(data[0]), int(data[1]), int(data[2])
@@ -81,7 +81,7 @@ def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
             logp += x[k] - 0.5 * z * z
             grad[k] += 1.0 - z * z
     level_sd, effect_sd = math.exp(x[2]), math.exp(x[4])
-    slope_sd, sigma = math.exp(x[5]), math.exp(x[6])
+    slope_sd = math.exp(x[5])
     nu, nu_slope = 1.0 + math.exp(x[8]), 1.0 + math.exp(x[9])
     const, const_nu = _t_constant(nu)
     const_b, const_b_nu = _t_constant(nu_slope)
@@ -139,7 +139,7 @@ def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
     return logp
 
 
-@cfunc(_density_type, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@cfunc(_density_type, cache=True, error_model="numpy")
 def _density(n, x_, grad_, logp_, data_):  # type: ignore[no-untyped-def]
     head = carray(data_, (3,), np.float64)
     length = 3 + _N_PRIORS + int(head[0]) * (5 + int(head[2])) + 1 + 2 * int(head[1])
@@ -149,7 +149,7 @@ def _density(n, x_, grad_, logp_, data_):  # type: ignore[no-untyped-def]
     return 0 if math.isfinite(value) else 1
 
 
-@cfunc(_identity_type, cache=True)  # type: ignore[untyped-decorator]
+@cfunc(_identity_type, cache=True)
 def _identity(n, n_out, x_, out_, data_):  # type: ignore[no-untyped-def]
     carray(out_, (n_out,), np.float64)[:] = carray(x_, (n,), np.float64)
     return 0

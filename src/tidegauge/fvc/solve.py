@@ -157,9 +157,7 @@ def fit_model(
     panel = fit_panel(training, seed=seed, workers=workers, progress=progress)
     scores = ", ".join(f"{name} {score:.3f}" for name, score in panel.inner_scores.items())
     progress.note(f"chose {panel.chosen} by inner cross-validation ({scores})")
-    return SavedModel(
-        panel.best, panel.chosen, names, {**meta, "inner_scores": panel.inner_scores}
-    )
+    return SavedModel(panel.best, panel.chosen, names, {**meta, "inner_scores": panel.inner_scores})
 
 
 @contextlib.contextmanager

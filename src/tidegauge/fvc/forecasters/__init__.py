@@ -7,15 +7,17 @@ be decided on exactly, averaged, stretched and counted, whatever model they came
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tidegauge.fvc.cohort import Baselines, Cohort, Questions
 from tidegauge.scores import FloatArray
 
 DRAWS = 100
-State = Mapping[str, FloatArray]
+Array = NDArray[Any]
+State = Mapping[str, Array]
 
 
 class Fitted(Protocol):
@@ -24,7 +26,7 @@ class Fitted(Protocol):
     def forecast(self, baselines: Baselines, questions: Questions) -> FloatArray:
         """Return predictive draws in ml, sorted within each row, shape (questions, DRAWS)."""
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return everything that `Forecaster.restore` needs, as plain arrays."""
 
 

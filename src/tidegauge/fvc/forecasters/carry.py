@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegauge.fvc.cohort import Baselines, Cohort, Questions
-from tidegauge.fvc.forecasters import State, laplace_draws
+from tidegauge.fvc.forecasters import Array, State, laplace_draws
 from tidegauge.scores import CONFIDENCE_FLOOR_ML, ERROR_CAP_ML, FloatArray
 
 DEFAULT_CONFIDENCE_ML = 300.0
@@ -32,7 +32,7 @@ class CarryFit:
         median = baselines.fvc_ml[questions.patient]
         return laplace_draws(median, np.full(len(median), self.confidence_ml))
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return the Confidence."""
         return {"confidence_ml": np.array(self.confidence_ml)}
 

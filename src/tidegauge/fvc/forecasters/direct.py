@@ -23,7 +23,7 @@ from tidegauge.fvc.covariates import (
     level_scale,
     table_covariates,
 )
-from tidegauge.fvc.forecasters import State, laplace_draws
+from tidegauge.fvc.forecasters import Array, State, laplace_draws
 from tidegauge.scores import CONFIDENCE_FLOOR_ML, ERROR_CAP_ML, FloatArray
 
 CENTRE_WEEKS, SPREAD_WEEKS = 38.0, 20.0  # of the visits that score
@@ -63,20 +63,20 @@ class DirectFit:
     line: FloatArray
     shift: FloatArray
     spread: FloatArray
-    shift_columns: FloatArray
-    spread_columns: FloatArray
+    shift_columns: IntArray
+    spread_columns: IntArray
     scaling: FeatureScaling
 
     def forecast(self, baselines: Baselines, questions: Questions) -> FloatArray:
         """Return Laplace draws with the fitted median and Confidence."""
-        columns = (self.shift_columns.astype(int), self.spread_columns.astype(int))
+        columns = (self.shift_columns, self.spread_columns)
         design = _design(baselines, questions, columns, self.scaling)
         parameters = np.concatenate([self.line, self.shift, self.spread])
         median, log_confidence = _predict(parameters, design)
         confidence = np.maximum(np.exp(log_confidence), CONFIDENCE_FLOOR_ML)
         return laplace_draws(median, confidence)
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return every number of the model."""
         return {
             "line": self.line,
@@ -114,7 +114,10 @@ class Direct:
     def fit(self, cohort: Cohort, *, seed: int) -> DirectFit:
         """Maximise the penalised mean score of the visits that score."""
         base = cohort.baselines if self.scans else cohort.without_features().baselines
-        moves, widens = column_numbers(self.shift_covariates), column_numbers(self.spread_covariates)
+        moves, widens = (
+            column_numbers(self.shift_covariates),
+            column_numbers(self.spread_covariates),
+        )
         scaling = FeatureScaling.of(base.features)
         rows = cohort.scored()
         design = _design(base, cohort.questions(rows), (moves, widens), scaling)
@@ -136,7 +139,7 @@ class Direct:
             options={"maxiter": 500},
         ).x
         line, shift, spread = np.split(found, [4, 4 + design.x.shape[1]])
-        return DirectFit(line, shift, spread, moves * 1.0, widens * 1.0, scaling)
+        return DirectFit(line, shift, spread, moves, widens, scaling)
 
     def restore(self, state: State) -> DirectFit:
         """Rebuild from the saved numbers."""

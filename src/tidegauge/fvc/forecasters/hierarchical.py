@@ -25,7 +25,7 @@ from tidegauge.fvc.design import (
     design_cohort,
     design_patients,
 )
-from tidegauge.fvc.forecasters import DRAWS, State, reduce_draws
+from tidegauge.fvc.forecasters import DRAWS, Array, State, reduce_draws
 from tidegauge.scores import FloatArray
 
 KEPT_DRAWS = 1000
@@ -55,7 +55,7 @@ class HierarchicalFit:
     scalars: FloatArray
     effects: FloatArray
     uniforms: FloatArray
-    columns: FloatArray
+    columns: IntArray
     scaling: FeatureScaling
 
     def forecast(self, baselines: Baselines, questions: Questions) -> FloatArray:
@@ -71,12 +71,12 @@ class HierarchicalFit:
 
     def slopes_ml_per_year(self, baselines: Baselines) -> FloatArray:
         """Return draws of each patient's yearly change, shape (patients, draws)."""
-        patients = design_patients(baselines, self.columns.astype(int), self.scaling)
+        patients = design_patients(baselines, self.columns, self.scaling)
         slopes: FloatArray = self._slopes(patients) * patients.unit_ml[:, None] * 52.18 / TIME_WEEKS
         return slopes
 
     def _draws(self, baselines: Baselines, patient: IntArray, t: FloatArray) -> FloatArray:
-        patients = design_patients(baselines, self.columns.astype(int), self.scaling)
+        patients = design_patients(baselines, self.columns, self.scaling)
         level, slope = self._levels(patients), self._slopes(patients)
         s = self.scalars
         nu = 1.0 + np.exp(s[:, 8])
@@ -123,7 +123,7 @@ class HierarchicalFit:
         )
         return levels
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return posterior draws, variates and scaling."""
         return {
             "scalars": self.scalars,
@@ -172,7 +172,7 @@ class Hierarchical:
         scalars = flat[picked, :n]
         effects = np.exp(scalars[:, 4:5]) * flat[picked, n : n + k]
         uniforms = qmc.LatinHypercube(4, rng=rng).random(KEPT_DRAWS)
-        return HierarchicalFit(scalars, effects, uniforms, columns * 1.0, scaling)
+        return HierarchicalFit(scalars, effects, uniforms, columns, scaling)
 
     def restore(self, state: State) -> HierarchicalFit:
         """Rebuild from the saved draws."""

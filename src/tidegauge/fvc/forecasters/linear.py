@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegauge.fvc.cohort import Baselines, Cohort, Questions
-from tidegauge.fvc.forecasters import State, laplace_draws
+from tidegauge.fvc.forecasters import Array, State, laplace_draws
 from tidegauge.fvc.forecasters.carry import constant_confidence_ml
 from tidegauge.scores import FloatArray
 
@@ -28,7 +28,7 @@ class LinearFit:
         median = baselines.fvc_ml[questions.patient] + change
         return laplace_draws(median, np.full(len(median), self.confidence_ml))
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return the line and the Confidence."""
         return {"line": np.array([self.offset_ml, self.slope_ml_per_week, self.confidence_ml])}
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegauge.fvc.cohort import Baselines, Cohort, Questions
+from tidegauge.fvc.cohort import Baselines, Cohort, IntArray, Questions
 from tidegauge.fvc.covariates import column_numbers, level_scale, table_covariates
-from tidegauge.fvc.forecasters import LAPLACE_SHAPE, State
+from tidegauge.fvc.forecasters import LAPLACE_SHAPE, Array, State
 from tidegauge.scores import FloatArray
 
 LEVELS = np.array([0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
@@ -30,21 +30,19 @@ class QuantileFit:
     """
 
     coefficients: FloatArray
-    columns: FloatArray
+    columns: IntArray
 
     def forecast(self, baselines: Baselines, questions: Questions) -> FloatArray:
         """Return draws that pass through the quantiles, with Laplace tails."""
-        inputs = _inputs(baselines, questions, self.columns.astype(int))
+        inputs = _inputs(baselines, questions, self.columns)
         # Quantile lines may cross; sorting each row undoes it and never scores worse.
-        quantiles = np.sort(
-            self.coefficients[:, 0] + inputs @ self.coefficients[:, 1:].T, axis=1
-        )
+        quantiles = np.sort(self.coefficients[:, 0] + inputs @ self.coefficients[:, 1:].T, axis=1)
         unit = 100.0 * level_scale(baselines)[questions.patient]
         draws = unit[:, None] * _through(quantiles)
         result: FloatArray = baselines.fvc_ml[questions.patient, None] + draws
         return result
 
-    def state(self) -> dict[str, FloatArray]:
+    def state(self) -> dict[str, Array]:
         """Return the coefficients."""
         return {"coefficients": self.coefficients, "columns": self.columns}
 
@@ -83,21 +81,21 @@ class Quantile:
                 warnings.simplefilter("ignore")  # HiGHS remarks on ties that do not matter
                 line = QuantileRegressor(quantile=level, alpha=self.penalty).fit(inputs, change)
             fits.append([line.intercept_, *line.coef_])
-        return QuantileFit(np.array(fits), columns * 1.0)
+        return QuantileFit(np.array(fits), columns)
 
     def restore(self, state: State) -> QuantileFit:
         """Rebuild from the saved coefficients."""
         return QuantileFit(state["coefficients"], state["columns"])
 
 
-def _typical(columns: FloatArray) -> QuantileFit:
+def _typical(columns: IntArray) -> QuantileFit:
     coefficients = np.zeros((len(LEVELS), 2 + len(columns)))
     coefficients[:, 0] = _TYPICAL[0] + 1.8 * _laplace_quantile(LEVELS)
     coefficients[:, 1] = _TYPICAL[1]
-    return QuantileFit(coefficients, columns * 1.0)
+    return QuantileFit(coefficients, columns)
 
 
-def _inputs(baselines: Baselines, questions: Questions, columns: FloatArray) -> FloatArray:
+def _inputs(baselines: Baselines, questions: Questions, columns: IntArray) -> FloatArray:
     covariates = table_covariates(baselines)[:, columns][questions.patient]
     return np.column_stack([(questions.gap_weeks - 38.0) / 20.0, covariates])
 

@@ -45,7 +45,9 @@ class Blend:
     def forecast(self, baselines: Baselines, questions: Questions) -> FloatArray:
         """Return the weighted mean of the members' sorted draws, within what a lung can hold."""
         draws = [member.forecast(baselines, questions) for member in self.members]
-        return np.clip(blend_draws(draws, self.weights), *POSSIBLE_FVC_ML)
+        least, most = POSSIBLE_FVC_ML
+        clipped: FloatArray = np.clip(blend_draws(draws, self.weights), least, most)
+        return clipped
 
 
 def blend_draws(draws: list[FloatArray], weights: tuple[float, ...]) -> FloatArray:
