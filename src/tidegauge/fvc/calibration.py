@@ -5,8 +5,9 @@ off at the last three, which alone score. Three numbers repair it, the same for 
 
     draw -> median + shift 100 s t + exp(widen + widen_by_gap u) (draw - median)
 
-with ``t = gap / 38``, ``u = (gap - 38) / 20`` and ``s = sqrt(FVC0 / 2700)``. They are fitted on
-out-of-fold forecasts of the training patients' last three visits, by the score, with a ridge.
+with ``t = gap / 38``, ``s = sqrt(FVC0 / 2700)`` and ``u = (gap - 38) / 20``, held within ±1. They
+are fitted on out-of-fold forecasts of the training patients' last three visits, by the score, with
+a ridge.
 """
 
 from __future__ import annotations
@@ -74,4 +75,5 @@ def _coordinates(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     unit = 100.0 * level_scale(baselines)[questions.patient]
     gap = questions.gap_weeks
-    return unit, gap / 38.0, (gap - 38.0) / 20.0
+    # Beyond the gaps it was fitted on the widening stays what it was at their edge.
+    return unit, gap / 38.0, np.clip((gap - 38.0) / 20.0, -1.0, 1.0)

@@ -46,14 +46,14 @@ class Crossval:
         true_ml, fvc_ml, confidence_ml, score, pit.
     choices : DataFrame
         What each outer fold chose: repeat, fold, chosen, inner_score.
-    blends : list of Blend
-        What each outer fold chose, fitted, in the order of `choices`.
+    outlooks : list of Blend
+        What each outer fold draws a patient's course with, in the order of `choices`.
     n_patients, repeats, folds, seed : int
     """
 
     forecasts: pd.DataFrame
     choices: pd.DataFrame
-    blends: list[Blend]
+    outlooks: list[Blend]
     n_patients: int
     repeats: int
     folds: int
@@ -181,8 +181,8 @@ def crossval(
     )
     choices = pd.DataFrame([choice for _, choice, _ in results])
     forecasts = pd.concat([frame for frame, _, _ in results], ignore_index=True)
-    blends = [blend for _, _, blend in results]
-    return Crossval(forecasts, choices, blends, cohort.n_patients, repeats, folds, seed)
+    outlooks = [outlook for _, _, outlook in results]
+    return Crossval(forecasts, choices, outlooks, cohort.n_patients, repeats, folds, seed)
 
 
 def _repeat_seed(seed: int, repeat: int) -> int:
@@ -219,7 +219,7 @@ def _run(task: _Task) -> tuple[pd.DataFrame, dict[str, object], Blend]:
         "chosen": panel.chosen,
         "inner_score": panel.inner_scores[panel.chosen],
     }
-    return pd.concat(frames).assign(repeat=task.repeat, fold=task.fold), choice, panel.best
+    return pd.concat(frames).assign(repeat=task.repeat, fold=task.fold), choice, panel.outlook
 
 
 def _score(test: Cohort, rows: IntArray, draws: np.ndarray) -> pd.DataFrame:

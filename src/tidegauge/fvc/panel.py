@@ -71,6 +71,18 @@ class Panel:
         """The chosen candidate."""
         return self.blends[self.chosen]
 
+    @property
+    def outlook(self) -> Blend:
+        """The one to draw a patient's course with.
+
+        The direct models are fitted where visits score, some 40 weeks on, and say little of the
+        weeks before. The hierarchical model describes the whole course from the first visit.
+        """
+        whole = [name for name in self.blends if name.startswith("hierarchical")]
+        if not whole:
+            return self.best
+        return self.blends[max(whole, key=lambda name: self.inner_scores[name])]
+
 
 def candidates(cohort: Cohort) -> tuple[str, ...]:
     """Return the forecasters this cohort allows: those with scans need scan features."""

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort
@@ -150,14 +151,16 @@ def fit_model(
     training: Cohort, *, seed: int, workers: int | None = None, progress: Progress = SILENT
 ) -> SavedModel:
     """Choose a forecaster by inner cross-validation and refit it on everyone."""
-    meta = {"seed": seed, "n_patients": training.n_patients, "folds": OUTER_FOLDS}
+    meta: dict[str, Any] = {"seed": seed, "n_patients": training.n_patients, "folds": OUTER_FOLDS}
     names = training.baselines.feature_names
     if training.n_patients < LEAST_PATIENTS:
-        return SavedModel(fit_one(training, QUICK, seed=seed), QUICK, names, meta)
+        quick = fit_one(training, QUICK, seed=seed)
+        return SavedModel(quick, quick, QUICK, names, meta)
     panel = fit_panel(training, seed=seed, workers=workers, progress=progress)
+    meta["inner_scores"] = panel.inner_scores
     scores = ", ".join(f"{name} {score:.3f}" for name, score in panel.inner_scores.items())
     progress.note(f"chose {panel.chosen} by inner cross-validation ({scores})")
-    return SavedModel(panel.best, panel.chosen, names, {**meta, "inner_scores": panel.inner_scores})
+    return SavedModel(panel.best, panel.outlook, panel.chosen, names, meta)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from tidegauge.io import atomic_folder, finish_commit, sha256_of
 FORMAT = "tidegauge-fvc-model"
 VERSION = 1
 _JSON, _ARRAYS = "model.json", "arrays.npz"
+_BLENDS = ("blend", "outlook")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class SavedModel:
 
     Attributes
     ----------
-    blend : Blend
+    blend, outlook : Blend
+        For submissions, and for drawing a patient's course.
     chosen : str
         Name of the candidate that was chosen.
     feature_names : tuple of str
@@ -38,6 +40,7 @@ class SavedModel:
     """
 
     blend: Blend
+    outlook: Blend
     chosen: str
     feature_names: tuple[str, ...]
     training: dict[str, Any]
@@ -46,25 +49,39 @@ class SavedModel:
 def save_model(model: SavedModel, folder: Path) -> None:
     """Write a model folder; a kill leaves the old one or none."""
     arrays: dict[str, Any] = {}
-    members = []
-    for i, member in enumerate(model.blend.members):
-        state = member.fitted.state()
-        arrays |= {f"{i}.{key}": np.asarray(value) for key, value in state.items()}
-        calibration = asdict(member.calibration)
-        members.append({"name": member.name, "calibration": calibration, "arrays": sorted(state)})
+    blends = {name: _pack(name, getattr(model, name), arrays) for name in _BLENDS}
     with atomic_folder(folder) as staging:
         np.savez(staging / _ARRAYS, **arrays)
         manifest = {
             "format": FORMAT,
             "version": VERSION,
             "chosen": model.chosen,
-            "members": members,
-            "weights": list(model.blend.weights),
+            **blends,
             "feature_names": list(model.feature_names),
             "training": model.training,
             "sha256": sha256_of(staging / _ARRAYS),
         }
         (staging / _JSON).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _pack(name: str, blend: Blend, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Put a blend's arrays among the others and return the rest of it."""
+    members = []
+    for i, member in enumerate(blend.members):
+        state = member.fitted.state()
+        arrays |= {f"{name}.{i}.{key}": np.asarray(value) for key, value in state.items()}
+        calibration = asdict(member.calibration)
+        members.append({"name": member.name, "calibration": calibration, "arrays": sorted(state)})
+    return {"members": members, "weights": list(blend.weights)}
+
+
+def _unpack(name: str, entry: dict[str, Any], arrays: Any) -> Blend:
+    members = []
+    for i, one in enumerate(entry["members"]):
+        state = {key: arrays[f"{name}.{i}.{key}"] for key in one["arrays"]}
+        fitted = FORECASTERS[one["name"]].restore(state)
+        members.append(Member(one["name"], fitted, Calibration(**one["calibration"])))
+    return Blend(tuple(members), tuple(float(w) for w in entry["weights"]))
 
 
 def load_model(folder: Path) -> SavedModel:
@@ -84,11 +101,10 @@ def load_model(folder: Path) -> SavedModel:
         raise InputError(f"{path}: missing or damaged; fit the model again")
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            members = tuple(
-                _member(i, entry, arrays) for i, entry in enumerate(manifest["members"])
-            )
+            blend, outlook = (_unpack(name, manifest[name], arrays) for name in _BLENDS)
         return SavedModel(
-            Blend(members, tuple(float(w) for w in manifest["weights"])),
+            blend,
+            outlook,
             str(manifest["chosen"]),
             tuple(manifest["feature_names"]),
             dict(manifest["training"]),
@@ -112,9 +128,3 @@ def _manifest(path: Path) -> dict[str, Any]:
             "fit the model again with this version"
         )
     return manifest
-
-
-def _member(i: int, entry: dict[str, Any], arrays: Any) -> Member:
-    state = {key: arrays[f"{i}.{key}"] for key in entry["arrays"]}
-    fitted = FORECASTERS[entry["name"]].restore(state)
-    return Member(entry["name"], fitted, Calibration(**entry["calibration"]))

@@ -118,8 +118,8 @@ def write_report(
         raise InputError(f"{folder}: neither train.csv nor test.csv; there is nobody to report on")
     page = Page(
         "Lung-function prognosis",
-        f"Forecasts from each patient's first visit by {model.chosen}, a model of "
-        f"{model.training['n_patients']} patients.",
+        f"The course from each patient's first visit, by the {model.outlook.members[0].name} model "
+        f"of {model.training['n_patients']} patients.",
         sections,
     )
     with atomic_folder(out) as staging:
@@ -132,16 +132,16 @@ def _test_sections(
 ) -> list[Section]:
     cohort = read_patients(folder / "test.csv", progress=progress)
     cohort = measure_for(model, cohort, folder, workers=workers, progress=progress)
-    prognoses = prognose(model.blend, cohort)
+    prognoses = prognose(model.outlook, cohort)
     return _patient_sections("Patients", "patients", prognoses, _slices(folder / "test"))
 
 
 def _unseen_prognoses(training: Cohort, result: Crossval) -> list[Prognosis]:
     """Return outlooks of training patients, each by the fold that did not learn from them."""
     found: dict[int, Prognosis] = {}
-    for fold, blend in enumerate(result.blends[: result.folds]):
+    for fold, outlook in enumerate(result.outlooks[: result.folds]):
         held = result.held_out(0, fold)
-        found |= dict(zip(held.tolist(), prognose(blend, training.take(held)), strict=True))
+        found |= dict(zip(held.tolist(), prognose(outlook, training.take(held)), strict=True))
     return [found[i] for i in range(training.n_patients)]
 
 

@@ -46,14 +46,14 @@ class Blend:
         """Return the weighted mean of the members' sorted draws, within what a lung can hold."""
         draws = [member.forecast(baselines, questions) for member in self.members]
         least, most = POSSIBLE_FVC_ML
-        clipped: FloatArray = np.clip(blend_draws(draws, self.weights), least, most)
-        return clipped
+        return np.clip(blend_draws(draws, self.weights), least, most)
 
 
 def blend_draws(draws: list[FloatArray], weights: tuple[float, ...]) -> FloatArray:
     """Return the weighted mean of sorted draws."""
     pairs = zip(draws, weights, strict=True)
-    return np.sum([weight * values for values, weight in pairs if weight > 0], axis=0)
+    total: FloatArray = np.sum([weight * values for values, weight in pairs if weight > 0], axis=0)
+    return total
 
 
 @dataclass(frozen=True, slots=True)
