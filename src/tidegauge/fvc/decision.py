@@ -44,7 +44,7 @@ def decide(draws_ml: FloatArray) -> Decision:
         losses = np.minimum(np.abs(block[:, :, None] - block[:, None, :]), ERROR_CAP_ML).mean(1)
         best = losses.argmin(axis=1)
         least = np.take_along_axis(losses, best[:, None], axis=1)[:, 0]
-        better = least < loss[rows]
+        better = least < loss[rows] * (1 - 1e-9)  # a tie keeps the median
         fvc[rows[better]] = np.take_along_axis(block, best[:, None], axis=1)[better, 0]
         loss[rows[better]] = least[better]
     return Decision(fvc, np.maximum(np.sqrt(2.0) * loss, CONFIDENCE_FLOOR_ML))

@@ -7,8 +7,10 @@ repeated first week, the row that comes first in the file is the baseline, as in
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import math
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +19,6 @@ import numpy as np
 
 from tidegauge.errors import InputError, ProblemsError
 from tidegauge.fvc.cohort import Baselines, Cohort, Questions
-from tidegauge.io import open_binary
 from tidegauge.schema.osic import SEXES, SMOKING_STATUSES, VISIT_COLUMNS, split_patient_week
 
 UNKNOWN = "unknown"
@@ -177,10 +178,12 @@ def _rows(
 
 def _text(path: Path) -> str:
     try:
-        with open_binary(path) as stream:
-            data = stream.read()
-    except (EOFError, OSError) as error:
+        data = path.read_bytes()
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: {error}; the file is damaged, copy it again") from error
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; check the path") from error
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -210,7 +213,7 @@ def _visit(reading: _Reading, line: int, row: dict[str, str]) -> _Visit | None:
     weeks = _number(reading, line, row, "Weeks", -2000, 5000, "weeks relative to the scan")
     if math.isfinite(weeks) and weeks != round(weeks):
         reading.fault(line, f"Weeks={row['Weeks']}: must be a whole number; round it")
-    fvc = _number(reading, line, row, "FVC", 50, 9_900, "millilitres; check its unit")
+    fvc = _number(reading, line, row, "FVC", 50, 9_900, "millilitres")
     percent = _number(reading, line, row, "Percent", 1, 400, "percent of the expected FVC")
     age = _number(reading, line, row, "Age", 1, 120, "years")
     sex = _category(reading, line, row, "Sex", SEXES, _SEX_SPELLINGS)
@@ -237,7 +240,11 @@ def _number(
         reading.fault(line, f"{column}={text}: {what}; fill in the {meaning} or drop the row")
         return math.nan
     if not least <= value <= most:
-        reading.fault(line, f"{column}={text}: must be from {least:g} to {most:g} {meaning}")
+        reading.fault(
+            line,
+            f"{column}={text}: must be from {least:g} to {most:g} {meaning}; "
+            "correct it or drop the row",
+        )
         return math.nan
     return value
 
