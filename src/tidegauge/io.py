@@ -14,13 +14,14 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from tidegauge.errors import InputError
 
 _COMMITTING = ".tidegauge-commit"
+_STALE = ".stale"
 _STAGING_PREFIX = ".tidegauge-staging-"
 
 
@@ -120,12 +121,13 @@ def _permissions(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def atomic_folder(folder: Path | str) -> Iterator[Path]:
+def atomic_folder(folder: Path | str, *, owned: Sequence[str] = ()) -> Iterator[Path]:
     """Yield a staging folder whose files replace those of `folder` together.
 
-    Other files in `folder` stay. A kill before the end leaves the old files; a kill during the
-    handful of renames is completed by the next `finish_commit` of that folder, which every reader
-    and writer here calls first.
+    Files and folders named in `owned` that the block did not write are removed, so that nothing
+    of an older result stays beside the new one; all others stay. A kill before the end leaves the
+    old files; a kill during the handful of renames is completed by the next `finish_commit` of
+    that folder, which every reader and writer here calls first.
     """
     folder = Path(folder)
     make_folder(folder)
@@ -134,6 +136,8 @@ def atomic_folder(folder: Path | str) -> Iterator[Path]:
     staging = Path(tempfile.mkdtemp(prefix=f"{_STAGING_PREFIX}{os.getpid()}-", dir=folder))
     try:
         yield staging
+        stale = [name for name in owned if not (staging / name).exists()]
+        (staging / _STALE).write_text("\n".join(stale), encoding="utf-8")
         for path in staging.rglob("*"):
             if path.is_file():
                 _flush_to_disk(path)
@@ -150,13 +154,26 @@ def finish_commit(folder: Path | str) -> None:
     committing = folder / _COMMITTING
     if not committing.is_dir():
         return
+    with contextlib.suppress(FileNotFoundError):
+        for name in (committing / _STALE).read_text(encoding="utf-8").split("\n"):
+            if name:
+                _remove(folder / name)
     for path in sorted(committing.rglob("*")):
+        if path.name == _STALE:
+            continue
         target = folder / path.relative_to(committing)
         if path.is_dir():
             target.mkdir(exist_ok=True)
         else:
             os.replace(path, target)
     shutil.rmtree(committing)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _remove_abandoned_staging(folder: Path) -> None:

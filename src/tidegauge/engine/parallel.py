@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from tidegauge.errors import MissingExtraError
@@ -61,7 +61,7 @@ def _stream(
     items: Sequence[Item],
     workers: int,
     scheduler: str | None,
-):  # type: ignore[no-untyped-def]
+) -> Iterator[Result]:
     if scheduler is not None:
         yield from _dask_map(function, items, scheduler)
     elif workers == 1:

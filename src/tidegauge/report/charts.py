@@ -1,4 +1,4 @@
-"""Charts: one look, and one specification for SVG, PNG and the page."""
+"""Charts from arrays: one Vega-Lite specification gives PNG, SVG and HTML without a browser."""
 
 from __future__ import annotations
 
@@ -7,51 +7,46 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
+import vl_convert
 
-INK, MUTED, GRID = "#1f2933", "#5c6b7a", "#e4e8ec"
-BLUE, ORANGE, GREEN, RED = "#1f6fb2", "#d9731a", "#2e8b57", "#b8323a"
-FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+INK, ACCENT, SECOND, MUTED = "#1f2937", "#0f766e", "#b45309", "#9ca3af"
 PNG_SCALE = 2.0
 
 
-def styled(chart: Any, *, width: int = 420, height: int = 240) -> Any:
-    """Return the chart in the common look, of this inner size in pixels."""
+def themed(chart: alt.TopLevelMixin) -> alt.TopLevelMixin:
+    """Give a chart the house look: light grid, dark ink, no frame."""
+    axis = {"gridColor": "#e5e7eb", "domainColor": MUTED, "tickColor": MUTED, "labelColor": INK}
     return (
-        chart.properties(width=width, height=height)
-        .configure(font=FONT, background="white")
-        .configure_view(stroke=None)
-        .configure_axis(
-            gridColor=GRID,
-            domainColor=MUTED,
-            tickColor=MUTED,
-            labelColor=INK,
-            titleColor=INK,
-            titleFontWeight="normal",
-            labelFontSize=11,
-            titleFontSize=12,
-        )
-        .configure_legend(labelColor=INK, titleColor=INK, orient="bottom", labelFontSize=11)
-        .configure_title(anchor="start", fontSize=13, color=INK)
+        chart.configure_view(stroke=None)
+        .configure_axis(**axis, titleColor=INK, labelFontSize=11, titleFontSize=12)
+        .configure_title(anchor="start", color=INK, fontSize=14, subtitleColor="#4b5563")
+        .configure_legend(titleColor=INK, labelColor=INK)
+        .configure_header(labelColor=INK, titleColor=INK)
     )
 
 
-def chart_svg(chart: Any) -> str:
-    """Return the chart as an SVG element that a page can hold: no script, no network."""
-    import vl_convert
+def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return the Vega-Lite specification, themed and with its data inside."""
+    with alt.data_transformers.enable("default", max_rows=None):
+        spec: dict[str, Any] = themed(chart).to_dict()
+    return spec
 
-    svg: str = vl_convert.vegalite_to_svg(chart.to_json())
+
+def save_chart(chart: alt.TopLevelMixin, stem: Path) -> list[Path]:
+    """Write ``stem.png`` and ``stem.svg``; return their paths."""
+    spec = specification(chart)
+    png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
+    png.write_bytes(vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
+    svg.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+    return [png, svg]
+
+
+def chart_svg(chart: alt.TopLevelMixin) -> str:
+    """Return the chart as an SVG element for a page to hold: no script, no network."""
+    svg: str = vl_convert.vegalite_to_svg(specification(chart))
     return svg[svg.index("<svg") :]
 
 
-def save_chart(chart: Any, stem: Path) -> None:
-    """Write ``stem.svg`` and ``stem.png`` from one specification."""
-    import vl_convert
-
-    specification = chart.to_json()
-    stem.with_suffix(".svg").write_text(vl_convert.vegalite_to_svg(specification), encoding="utf-8")
-    stem.with_suffix(".png").write_bytes(vl_convert.vegalite_to_png(specification, scale=PNG_SCALE))
-
-
-def table_of(rows: Sequence[Mapping[Any, Any]]) -> alt.Data:
+def chart_data(rows: Sequence[Mapping[Any, Any]]) -> alt.Data:
     """Return rows as inline chart data."""
     return alt.Data(values=[dict(row) for row in rows])

@@ -9,9 +9,13 @@ import numpy as np
 
 from tidegauge.fvc.crossval import NESTED, Crossval, gap_labels
 from tidegauge.fvc.prognosis import LEVELS, Prognosis
-from tidegauge.report.charts import BLUE, INK, MUTED, ORANGE, styled, table_of
+from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, chart_data
 
 _PIT_BINS = 10
+
+
+def _sized(chart: Any, *, width: int = 420, height: int = 240) -> Any:
+    return chart.properties(width=width, height=height)
 
 
 def fan_chart(one: Prognosis) -> Any:
@@ -25,44 +29,44 @@ def fan_chart(one: Prognosis) -> Any:
         for k, (gap, ml) in enumerate(zip(one.visit_gaps_weeks, one.visits_ml, strict=True))
     ]
     x = alt.X("week:Q", title="week", scale=alt.Scale(nice=False))
-    base = alt.Chart(table_of(rows))
+    base = alt.Chart(chart_data(rows))
     bands = [
-        base.mark_area(color=BLUE, opacity=0.16).encode(
+        base.mark_area(color=ACCENT, opacity=0.16).encode(
             x=x,
             y=alt.Y(f"q{k}:Q", title="FVC, ml", scale=alt.Scale(zero=False)),
             y2=f"q{len(LEVELS) - 1 - k}:Q",
         )
         for k in range(len(LEVELS) // 2)
     ]
-    median = base.mark_line(color=BLUE, strokeWidth=2).encode(x=x, y=f"q{len(LEVELS) // 2}:Q")
+    median = base.mark_line(color=ACCENT, strokeWidth=2).encode(x=x, y=f"q{len(LEVELS) // 2}:Q")
     dots = (
-        alt.Chart(table_of(visits))
+        alt.Chart(chart_data(visits))
         .mark_point(filled=True, size=45, opacity=1, stroke="white", strokeWidth=0.8)
         .encode(
             x=x,
             y="fvc:Q",
             color=alt.Color(
                 "visit:N",
-                scale=alt.Scale(domain=["first", "later"], range=[ORANGE, INK]),
+                scale=alt.Scale(domain=["first", "later"], range=[SECOND, INK]),
                 legend=None,
             ),
         )
     )
-    return styled(alt.layer(*bands, median, dots), width=300, height=190)
+    return _sized(alt.layer(*bands, median, dots), width=300, height=190)
 
 
 def decline_chart(prognoses: list[Prognosis]) -> Any:
     """Draw how expected yearly changes are spread over the cohort."""
     rows = [{"change": one.change_ml_per_year} for one in prognoses]
     bars = (
-        alt.Chart(table_of(rows))
-        .mark_bar(color=BLUE)
+        alt.Chart(chart_data(rows))
+        .mark_bar(color=ACCENT)
         .encode(
             x=alt.X("change:Q", bin=alt.Bin(maxbins=25), title="expected change, ml per year"),
             y=alt.Y("count()", title="patients"),
         )
     )
-    return styled(bars)
+    return _sized(bars)
 
 
 def score_chart(result: Crossval) -> Any:
@@ -79,17 +83,17 @@ def score_chart(result: Crossval) -> Any:
         for row in table.to_dict("records")
     ]
     order = [row["forecaster"] for row in rows]
-    base = alt.Chart(table_of(rows))
+    base = alt.Chart(chart_data(rows))
     y = alt.Y("forecaster:N", sort=order, title=None)
     colour = alt.Color(
-        "kind:N", scale=alt.Scale(domain=["nested", "one"], range=[ORANGE, BLUE]), legend=None
+        "kind:N", scale=alt.Scale(domain=["nested", "one"], range=[SECOND, ACCENT]), legend=None
     )
     title = "score (higher is better), ± one standard error"
     bars = base.mark_rule(strokeWidth=2).encode(
         x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False)), x2="high:Q", y=y, color=colour
     )
     dots = base.mark_point(filled=True, size=70, opacity=1).encode(x="score:Q", y=y, color=colour)
-    return styled(bars + dots, height=24 * len(rows))
+    return _sized(bars + dots, height=24 * len(rows))
 
 
 def coverage_chart(result: Crossval) -> Any:
@@ -105,10 +109,10 @@ def coverage_chart(result: Crossval) -> Any:
     colour = alt.Color(
         "nominal:N",
         title="interval",
-        scale=alt.Scale(domain=["50 %", "80 %", "95 %"], range=[MUTED, BLUE, ORANGE]),
+        scale=alt.Scale(domain=["50 %", "80 %", "95 %"], range=[MUTED, ACCENT, SECOND]),
     )
     lines = (
-        alt.Chart(table_of(rows))
+        alt.Chart(chart_data(rows))
         .mark_line(point=True)
         .encode(
             x=alt.X("gap:N", sort=gap_labels(), title="weeks since the first visit"),
@@ -122,9 +126,11 @@ def coverage_chart(result: Crossval) -> Any:
         )
     )
     rules = (
-        alt.Chart(table_of(targets)).mark_rule(strokeDash=[4, 4]).encode(y="target:Q", color=colour)
+        alt.Chart(chart_data(targets))
+        .mark_rule(strokeDash=[4, 4])
+        .encode(y="target:Q", color=colour)
     )
-    return styled(lines + rules)
+    return _sized(lines + rules)
 
 
 def pit_chart(result: Crossval) -> Any:
@@ -137,8 +143,8 @@ def pit_chart(result: Crossval) -> Any:
         for a, b, s in zip(edges[:-1], edges[1:], share, strict=True)
     ]
     bars = (
-        alt.Chart(table_of(rows))
-        .mark_bar(color=BLUE)
+        alt.Chart(chart_data(rows))
+        .mark_bar(color=ACCENT)
         .encode(
             x=alt.X("left:Q", title="predictive probability below the truth", bin="binned"),
             x2="right:Q",
@@ -146,11 +152,11 @@ def pit_chart(result: Crossval) -> Any:
         )
     )
     flat = (
-        alt.Chart(table_of([{"flat": 1 / _PIT_BINS}]))
+        alt.Chart(chart_data([{"flat": 1 / _PIT_BINS}]))
         .mark_rule(color=INK, strokeDash=[4, 4])
         .encode(y="flat:Q")
     )
-    return styled(bars + flat)
+    return _sized(bars + flat)
 
 
 def gap_score_chart(result: Crossval) -> Any:
@@ -158,7 +164,7 @@ def gap_score_chart(result: Crossval) -> Any:
     table = result.calibration()
     rows = table[table["gap_weeks"] != "all"][["forecaster", "gap_weeks", "score"]]
     lines = (
-        alt.Chart(table_of(rows.to_dict("records")))
+        alt.Chart(chart_data(rows.to_dict("records")))
         .mark_line(point=True)
         .encode(
             x=alt.X("gap_weeks:N", sort=gap_labels(), title="weeks since the first visit"),
@@ -166,4 +172,4 @@ def gap_score_chart(result: Crossval) -> Any:
             color=alt.Color("forecaster:N", sort=result.names(), title=None),
         )
     )
-    return styled(lines)
+    return _sized(lines)

@@ -6,6 +6,7 @@ The reader makes one pass, holds one line at a time, and collects every fault as
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -83,6 +84,8 @@ class RunReader:
     ----------
     line : int
         Number of the line last read, from 1.
+    sha256 : hash
+        Of the uncompressed bytes read so far.
     n_rows : int
         Records yielded so far.
     """
@@ -91,6 +94,7 @@ class RunReader:
         self.name = "<stdin>" if str(source) == "-" else str(source)
         self.line = 0
         self.n_rows = 0
+        self.sha256 = hashlib.sha256()
         self._source = source
         self._keep_unknown = keep_unknown
         self._problems: list[str] = []
@@ -139,6 +143,7 @@ class RunReader:
         try:
             while raw := stream.readline(MAX_LINE_BYTES + 1):
                 self.line += 1
+                self.sha256.update(raw)
                 if self.line == 1:
                     raw = raw.removeprefix(b"\xef\xbb\xbf")
                     if not self._is_record_file(raw):
@@ -149,7 +154,7 @@ class RunReader:
                         "write one JSON object a line"
                     )
                     while not raw.endswith(b"\n") and (raw := stream.readline(MAX_LINE_BYTES)):
-                        pass
+                        self.sha256.update(raw)
                 elif not raw.isspace():
                     yield raw
         except (EOFError, OSError) as error:  # gzip: cut short, or damaged
@@ -263,7 +268,7 @@ def _faults(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{_shown(row, name)}: must be a non-empty text; fill it in or drop the row"
     if not isinstance(score := row.get("score_binarized"), int | float) or score not in (0, 1):
         yield f"{_shown(row, 'score_binarized')}: must be 0 or 1; threshold the score first"
-    minutes = row.get("human_minutes")
+    minutes = row.get("human_minutes", 0)
     if not _is_number(minutes) or minutes <= 0:
         yield (
             f"{_shown(row, 'human_minutes')}: must be a positive, finite number of minutes; "

@@ -1,0 +1,212 @@
+"""``tidegauge horizon``: check, simulate, graph, fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tidegauge.horizon.analysis import Analysis
+    from tidegauge.progress import Progress
+
+runs_argument = click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+failures_option = click.option(
+    "--failures",
+    type=click.Choice(["ignore", "censor"]),
+    default="ignore",
+    show_default=True,
+    help="Failed human runs: ignore them, or censor them at their duration.",
+)
+
+
+@click.group()
+def horizon() -> None:
+    """How long a task an AI agent can finish, from run records."""
+
+
+@horizon.command()
+@runs_argument
+@quiet_option
+def check(runs: tuple[str, ...], progress: Progress) -> None:
+    """Check run records and print what they hold.
+
+    Example: tidegauge horizon check runs.jsonl
+    """
+    from tidegauge.horizon.summary import summarise
+    from tidegauge.horizon.tally import read_tally
+
+    summary = summarise(read_tally(runs, progress=progress))
+    width = max(len(name) for name, _ in summary.lines())
+    for name, value in summary.lines():
+        click.echo(f"{name:<{width}}  {value}")
+    for note in summary.notes:
+        progress.note(note)
+
+
+@horizon.command()
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("--agents", type=click.IntRange(1), help="Agents (33).")
+@click.option("--tasks", type=click.IntRange(1), help="Tasks (170).")
+@click.option("--rows", type=click.IntRange(1), help="Run records in all (41,629).")
+@seed_option
+@quiet_option
+def simulate(
+    out: Path,
+    agents: int | None,
+    tasks: int | None,
+    rows: int | None,
+    seed: int,
+    progress: Progress,
+) -> None:
+    """Write run records with a known truth, by default at the published scale.
+
+    Example: tidegauge horizon simulate --out simulated
+    """
+    from tidegauge.simulate.records import write_simulation
+    from tidegauge.simulate.runs import PUBLISHED, scaled_shape, simulate_runs
+
+    shape = PUBLISHED
+    if agents or tasks or rows:
+        shape = scaled_shape(agents=agents, tasks=tasks, rows=rows)
+    written = write_simulation(simulate_runs(shape, seed=seed), out, progress=progress)
+    click.echo(f"{out / 'runs.jsonl'}: {written:,} rows; truth in {out / 'truth.json'}")
+
+
+@horizon.command()
+@runs_argument
+@failures_option
+@quiet_option
+def graph(runs: tuple[str, ...], failures: str, progress: Progress) -> None:
+    """Print the model's graph as Mermaid, without fitting anything.
+
+    Example: tidegauge horizon graph runs.jsonl
+    """
+    from tidegauge.horizon.design import build_design
+    from tidegauge.horizon.model import build_model, model_graph
+    from tidegauge.horizon.options import HorizonOptions
+    from tidegauge.horizon.tally import read_tally
+
+    design = build_design(read_tally(runs, progress=progress))
+    click.echo(model_graph(build_model(design, options=HorizonOptions(failures=failures))))
+
+
+@horizon.command()
+@runs_argument
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("--model", type=click.Choice(["core", "full"]), default="core", show_default=True)
+@click.option(
+    "--method",
+    type=click.Choice(["hierarchical", "frequentist", "grid"]),
+    default="hierarchical",
+    show_default=True,
+)
+@failures_option
+@click.option(
+    "--release-dates",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="YAML of agents and dates, as METR publishes it.",
+)
+@click.option("--plots", is_flag=True, help="Save the checks as PNG and SVG too.")
+@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1000).")
+@click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
+@click.option("--chains", type=click.IntRange(1), help="Chains (4).")
+@click.option(
+    "--regularisation",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1e-5,
+    show_default=True,
+    help="Ridge of --method frequentist; METR's first paper used 0.1.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["invsqrt", "equal", "none"]),
+    default="invsqrt",
+    show_default=True,
+    help="Task weights of --method frequentist.",
+)
+@click.option(
+    "--replicates", type=click.IntRange(1), default=1000, show_default=True, help="Bootstrap size."
+)
+@seed_option
+@quiet_option
+def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **choices: Any) -> int:
+    """Fit time horizons and write them, with their diagnostics, to a folder.
+
+    Example: tidegauge horizon fit runs.jsonl --out fit --plots
+    """
+    from tidegauge.horizon.analysis import analyse
+    from tidegauge.horizon.outputs import write_outputs
+
+    if choices["model"] == "full":
+        raise InputError("--model full is not available yet; use --model core")
+    analysis = analyse(runs, _analysis_options(choices), progress=progress)
+    outputs = analysis.outputs
+    if plots:
+        from tidegauge.report.horizon import fit_plots
+
+        outputs = dataclasses.replace(outputs, plots=fit_plots(analysis))
+    with progress.step(f"writing {out}"):
+        write_outputs(outputs, out)
+    echo_horizons(outputs.horizons)
+    return _echo_verdict(analysis)
+
+
+def _analysis_options(choices: dict[str, Any]) -> Any:
+    from tidegauge.horizon.analysis import AnalysisOptions
+    from tidegauge.horizon.fit import DEFAULT_SAMPLER
+    from tidegauge.horizon.frequentist import FrequentistOptions
+    from tidegauge.horizon.options import HorizonOptions
+
+    sizes = {name: choices[name] for name in ("draws", "tune", "chains") if choices[name]}
+    return AnalysisOptions(
+        method=choices["method"],
+        model=HorizonOptions(failures=choices["failures"]),
+        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=choices["seed"], **sizes),
+        patient=not sizes,  # who names the sizes gets exactly those
+        frequentist=FrequentistOptions(
+            weights=choices["weights"],
+            regularisation=choices["regularisation"],
+            replicates=choices["replicates"],
+            seed=choices["seed"],
+        ),
+        release_dates=choices["release_dates"],
+    )
+
+
+def echo_horizons(table: pd.DataFrame) -> None:
+    """Print each agent's horizons in minutes with their 95 % intervals."""
+    width = max(len("agent"), *(len(agent) for agent in table["agent"]))
+    header = (
+        f"{'50 % horizon (min)':>20} {'95 % interval':>22} {'80 %':>9} {'beyond':>7} {'runs':>7}"
+    )
+    click.echo(f"{'agent':<{width}} {header}")
+    for row in table.to_dict("records"):
+        interval = f"{row['p50q0.025']:.3g} to {row['p50q0.975']:.3g}"
+        click.echo(
+            f"{row['agent']:<{width}} {row['p50']:>20.4g} {interval:>22} {row['p80']:>9.3g} "
+            f"{row['p50_beyond']:>7.1%} {row['n_runs']:>7,}"
+        )
+
+
+def _echo_verdict(analysis: Analysis) -> int:
+    """Say on stderr what failed and what to try; return the exit code."""
+    diagnostics = analysis.outputs.diagnostics
+    failed = [check for check in diagnostics["checks"] if check["passed"] is False]
+    for check_ in failed:
+        click.echo(f"check failed: {check_['name']}: {check_['detail']}", err=True)
+    if diagnostics["converged"]:
+        return 0
+    click.echo(
+        "not converged: the files are written, but do not rely on them. Try more draws "
+        "(--draws 4000 --tune 2000), another --seed, or look at the rank plots (--plots).",
+        err=True,
+    )
+    return 1

@@ -1,0 +1,148 @@
+"""Did the sampler converge? Diagnostics are values with three outcomes; a gate decides."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import arviz as az
+    import pandas as pd
+
+R_HAT_LIMIT = 1.01
+ESS_LIMIT = 400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding: passed, failed, or (None) told for information only."""
+
+    name: str
+    passed: bool | None
+    detail: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the finding as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the diagnostics of a fit say.
+
+    Attributes
+    ----------
+    parameters : DataFrame
+        One row per scalar parameter: parameter, mean, sd, q0.025, q0.5, q0.975, r_hat, ess_bulk,
+        ess_tail.
+    divergences : int
+        Divergent transitions after tuning.
+    checks : tuple of Check
+        Convergence checks, in the order they were made.
+    """
+
+    parameters: pd.DataFrame
+    divergences: int
+    checks: tuple[Check, ...]
+
+    @property
+    def converged(self) -> bool:
+        """Whether no check failed."""
+        return all(check.passed is not False for check in self.checks)
+
+    @property
+    def failed(self) -> list[Check]:
+        """The checks that did not pass."""
+        return [check for check in self.checks if check.passed is False]
+
+
+def diagnose(trace: az.InferenceData, *, variables: Sequence[str] | None = None) -> Diagnosis:
+    """Summarise every parameter and check rank-normalised R-hat, ESS and divergences.
+
+    Parameters
+    ----------
+    variables : sequence of str, optional
+        Posterior variables to look at; all of them by default.
+    """
+    table = parameter_table(trace, variables)
+    divergences = int(trace.sample_stats["diverging"].sum())
+    # A parameter that never moved has no R-hat: it counts as the worst.
+    worst = table.iloc[int(table["r_hat"].fillna(np.inf).to_numpy().argmax())]
+    least = table.iloc[int(table["ess_bulk"].fillna(0).to_numpy().argmin())]
+    tail = table.iloc[int(table["ess_tail"].fillna(0).to_numpy().argmin())]
+    single = trace.posterior.sizes["chain"] == 1
+    checks = (
+        Check(
+            "r_hat",
+            None if single else bool(worst["r_hat"] < R_HAT_LIMIT),
+            "one chain: R-hat needs several"
+            if single
+            else f"largest {worst['r_hat']:.4f} ({worst['parameter']}), limit {R_HAT_LIMIT}",
+        ),
+        Check(
+            "ess_bulk",
+            bool(least["ess_bulk"] > ESS_LIMIT),
+            f"smallest {least['ess_bulk']:.0f} ({least['parameter']}), limit {ESS_LIMIT:.0f}",
+        ),
+        Check(
+            "ess_tail",
+            bool(tail["ess_tail"] > ESS_LIMIT),
+            f"smallest {tail['ess_tail']:.0f} ({tail['parameter']}), limit {ESS_LIMIT:.0f}",
+        ),
+        Check("divergences", divergences == 0, f"{divergences} divergent transitions"),
+    )
+    return Diagnosis(parameters=table, divergences=divergences, checks=checks)
+
+
+def parameter_table(
+    trace: az.InferenceData, variables: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Return one row per scalar parameter, named ``alpha[GPT-4o]`` and the like."""
+    import pandas as pd
+
+    blocks = []
+    for name in variables or list(trace.posterior.data_vars):
+        array = trace.posterior[name]
+        draws = np.asarray(array).reshape(*array.shape[:2], -1)
+        labels = [name]
+        if array.ndim > 2:
+            labels = [f"{name}[{label}]" for label in array.coords[array.dims[2]].values]
+        low, median, high = np.quantile(draws, [0.025, 0.5, 0.975], axis=(0, 1))
+        r_hat, bulk, tail = _sampling_quality(draws)
+        blocks.append(
+            pd.DataFrame(
+                {
+                    "parameter": labels,
+                    "mean": draws.mean(axis=(0, 1)),
+                    "sd": draws.std(axis=(0, 1), ddof=1),
+                    "q0.025": low,
+                    "q0.5": median,
+                    "q0.975": high,
+                    "r_hat": r_hat,
+                    "ess_bulk": bulk,
+                    "ess_tail": tail,
+                }
+            )
+        )
+    return pd.concat(blocks, ignore_index=True)
+
+
+def _sampling_quality(
+    draws: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return rank-normalised R-hat, bulk ESS and tail ESS of (chain, draw, parameter)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+        import arviz as az
+
+    columns = [np.ascontiguousarray(draws[:, :, i]) for i in range(draws.shape[2])]
+    return (
+        np.array([float(az.rhat(column)) for column in columns]),
+        np.array([float(az.ess(column, method="bulk")) for column in columns]),
+        np.array([float(az.ess(column, method="tail")) for column in columns]),
+    )

@@ -1,0 +1,166 @@
+"""Fit the core model: a pilot run shapes the coordinates, the main run samples in them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.engine.diagnostics import Diagnosis, diagnose
+from tidegauge.engine.sampling import Draws, LogDensity, sample_density
+from tidegauge.horizon.design import Design
+from tidegauge.horizon.frequentist import logistic_ridge
+from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, HorizonOptions, HorizonPriors
+from tidegauge.horizon.packing import Point, layout_of, unpack
+from tidegauge.horizon.whitening import Reference, reference_at, to_centred, whitened_density
+from tidegauge.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    import arviz as az
+
+FloatArray = NDArray[np.float64]
+
+DEFAULT_SAMPLER = SamplerConfig(draws=1000, tune=500, chains=4, target_accept=0.9)
+_PILOT_DRAWS, _PILOT_TUNE = 100, 200
+# What is tried in turn when a run does not converge: smaller steps, longer chains.
+_PATIENCE = ((0.9, 1), (0.97, 2), (0.995, 4))
+
+
+@dataclass(frozen=True)
+class HorizonFit:
+    """A fitted core model.
+
+    Attributes
+    ----------
+    design, priors, options, sampler
+        What was fitted and how; `sampler` as it was in the end.
+    point : Point
+        All draws, each array with leading dimensions (chain, draw).
+    draws : Draws
+        The sampler's own record.
+    diagnosis : Diagnosis
+        Convergence and the parameter table.
+    attempts : int
+        Runs it took: a run that did not converge is repeated with more patience.
+    seconds : dict
+        ``compile`` and ``sample``.
+    """
+
+    design: Design
+    priors: HorizonPriors
+    options: HorizonOptions
+    sampler: SamplerConfig
+    point: Point
+    draws: Draws
+    diagnosis: Diagnosis
+    attempts: int
+    seconds: dict[str, float]
+
+
+def fit_horizon(
+    design: Design,
+    *,
+    priors: HorizonPriors = DEFAULT_PRIORS,
+    options: HorizonOptions = CORE,
+    sampler: SamplerConfig = DEFAULT_SAMPLER,
+    patient: bool = True,
+    progress: Progress = SILENT,
+) -> HorizonFit:
+    """Sample the posterior of the core model.
+
+    Parameters
+    ----------
+    patient : bool
+        Repeat a run that did not converge with smaller steps and longer chains, up to twice.
+    """
+    began = time.perf_counter()
+    with progress.step("loading the compiled density (the first run compiles it: about 20 s)"):
+        density = whitened_density(design, priors, options, start_reference(design))
+    compiled = time.perf_counter()
+    pilot = replace(sampler, draws=_PILOT_DRAWS, tune=_PILOT_TUNE, target_accept=0.8)
+    draws = sample_density(density, pilot, low_rank=True, label="pilot", progress=progress)
+    reference = _reference_from(design, unpack_draws(design, density, draws))
+    density = whitened_density(design, priors, options, reference)
+    for attempt, (target, longer) in enumerate(_PATIENCE, start=1):
+        config = replace(
+            sampler,
+            target_accept=max(target, sampler.target_accept),
+            tune=sampler.tune * longer,
+            draws=sampler.draws * longer,
+        )
+        draws = sample_density(density, config, low_rank=True, label="sampling", progress=progress)
+        point = unpack_draws(design, density, draws)
+        diagnosis = diagnose(posterior_of(design, point, draws))
+        if diagnosis.converged or not patient or attempt == len(_PATIENCE):
+            break
+        failed = "; ".join(f"{check.name}: {check.detail}" for check in diagnosis.failed)
+        progress.note(f"not converged yet ({failed}): again, with more patience")
+    done = time.perf_counter()
+    return HorizonFit(
+        design=design,
+        priors=priors,
+        options=options,
+        sampler=config,
+        point=point,
+        draws=draws,
+        diagnosis=diagnosis,
+        attempts=attempt,
+        seconds={"compile": compiled - began, "sample": done - compiled},
+    )
+
+
+def start_reference(design: Design) -> Reference:
+    """Shape the first coordinates by the file's own task lengths and a ridge regression."""
+    x = design.log2_minutes
+    # The ridge is worth a handful of runs: it decides for agents that always or never succeed.
+    half = 0.5 * (design.attempts > 0) / np.maximum((design.attempts > 0).sum(axis=1), 1)[:, None]
+    fits = logistic_ridge(
+        x, design.successes + half, design.attempts - design.successes + half, ridge=1.0
+    )
+    beta = np.minimum(fits.slope, -0.05)
+    average = (design.attempts @ x) / design.attempts.sum(axis=1)
+    alpha = fits.intercept + (fits.slope - beta) * average
+    return reference_at(
+        design, mu_task=x, alpha=alpha, beta=beta, log_scales=np.log([2.0, 1.5, 1.2, 1.5])
+    )
+
+
+def _reference_from(design: Design, pilot: Point) -> Reference:
+    """Shape the coordinates by where the pilot run was."""
+    scales = (pilot.sigma_global, pilot.sigma_family, pilot.sigma_human, pilot.sigma_estimate)
+    return reference_at(
+        design,
+        mu_task=np.median(pilot.mu_task, axis=(0, 1)),
+        alpha=np.median(pilot.alpha, axis=(0, 1)),
+        beta=np.median(pilot.beta, axis=(0, 1)),
+        log_scales=np.array([np.median(np.log(scale)) for scale in scales]),
+    )
+
+
+def unpack_draws(design: Design, density: LogDensity, draws: Draws) -> Point:
+    """Map the sampler's positions to the model's own parameters."""
+    return unpack(to_centred(density, draws.position), layout_of(design))
+
+
+_SCALARS = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")
+
+
+def posterior_of(design: Design, point: Point, draws: Draws) -> az.InferenceData:
+    """Return posterior and sample statistics with named dimensions."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+        import arviz as az
+
+    vectors = {"mu_family": "family", "mu_task": "task", "alpha": "agent", "beta": "agent"}
+    names = [*_SCALARS, *vectors]
+    return az.from_dict(
+        posterior={name: getattr(point, name) for name in names},
+        sample_stats=draws.statistics,
+        coords={name: design.coords[name] for name in ("agent", "task", "family")},
+        dims={name: [dim] for name, dim in vectors.items()},
+    )

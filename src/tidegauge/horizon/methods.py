@@ -1,0 +1,96 @@
+"""Three methods, one shape of answer: hierarchical, frequentist, grid."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from tidegauge.horizon.design import Design
+from tidegauge.horizon.fit import HorizonFit
+from tidegauge.horizon.frequentist import FrequentistFit, log2_horizon_of
+from tidegauge.horizon.grid import AgentGrid, weighted_quantiles
+from tidegauge.horizon.likelihood import mean_success
+from tidegauge.horizon.quantities import Interval, log2_horizon, minutes_interval, share_beyond
+from tidegauge.horizon.table import Horizons
+
+FloatArray = NDArray[np.float64]
+
+
+def horizons_of_fit(fit: HorizonFit) -> Horizons:
+    """Summarise the posterior; without a residual term, marginal and typical are the same."""
+    alpha = fit.point.alpha.reshape(-1, len(fit.design.agents))
+    beta = fit.point.beta.reshape(alpha.shape)
+    log2_p50 = log2_horizon(alpha, beta, success=0.5)
+    p50 = minutes_interval(log2_p50)
+    p80 = minutes_interval(log2_horizon(alpha, beta, success=0.8))
+    longest = float(fit.design.human_minutes.max())
+    thin = max(1, fit.point.alpha.shape[1] // 250)
+    return Horizons(
+        intercept=np.median(alpha, axis=0),
+        slope=np.median(beta, axis=0),
+        success=mean_success(fit.design, fit.point, thin=thin),
+        p50=p50,
+        p80=p80,
+        p50_marginal=p50,
+        p80_marginal=p80,
+        p50_beyond=share_beyond(log2_p50, longest_minutes=longest),
+    )
+
+
+def horizons_of_bootstrap(design: Design, fit: FrequentistFit) -> Horizons:
+    """Take the point fit as the centre and the bootstrap's quantiles as its interval."""
+    longest = float(design.human_minutes.max())
+    intervals = {}
+    for name, success in (("p50", 0.5), ("p80", 0.8)):
+        limits = {"success": success, "longest_log2": float(np.log2(longest))}
+        point = log2_horizon_of(fit.point, **limits)
+        replicates = log2_horizon_of(fit.replicates, **limits)
+        # A replicate without a run of the agent says nothing about it: NaN, left out.
+        kept = np.where(np.isnan(replicates), point, replicates)
+        spread = minutes_interval(kept)
+        with np.errstate(over="ignore"):
+            intervals[name] = Interval(np.exp2(point), spread.low, spread.high)
+    log2_p50 = log2_horizon_of(fit.replicates, success=0.5, longest_log2=float(np.log2(longest)))
+    with np.errstate(invalid="ignore"):
+        eta = fit.point.intercept[:, None] + fit.point.slope[:, None] * design.log2_minutes
+    return Horizons(
+        intercept=fit.point.intercept,
+        slope=fit.point.slope,
+        success=expit(eta),
+        p50=intervals["p50"],
+        p80=intervals["p80"],
+        p50_marginal=intervals["p50"],
+        p80_marginal=intervals["p80"],
+        p50_beyond=share_beyond(log2_p50, longest_minutes=longest),
+    )
+
+
+def horizons_of_grid(design: Design, grids: list[AgentGrid]) -> Horizons:
+    """Summarise each agent's exact posterior."""
+    x, longest = design.log2_minutes, float(design.human_minutes.max())
+    intercept, slope, success, beyond = [], [], [], []
+    ends: dict[float, list[FloatArray]] = {0.5: [], 0.8: []}
+    for grid in grids:
+        intercept.append(weighted_quantiles(grid.alpha, grid.weight, [0.5])[0])
+        slope.append(weighted_quantiles(grid.beta, grid.weight, [0.5])[0])
+        heavy = grid.weight > 1e-9 * grid.weight.max()  # the rest is not worth its exponentials
+        curves = expit(grid.alpha[heavy, None] + grid.beta[heavy, None] * x)
+        success.append(grid.weight[heavy] @ curves / grid.weight[heavy].sum())
+        for rate, found in ends.items():
+            log2 = np.clip(log2_horizon(grid.alpha, grid.beta, success=rate), -1e6, 1e6)
+            found.append(weighted_quantiles(log2, grid.weight, [0.5, 0.025, 0.975]))
+        log2 = log2_horizon(grid.alpha, grid.beta, success=0.5)
+        beyond.append(grid.weight[~(log2 <= np.log2(longest))].sum())
+    with np.errstate(over="ignore", under="ignore"):
+        p50, p80 = (Interval(*np.exp2(np.array(ends[rate]).T)) for rate in (0.5, 0.8))
+    return Horizons(
+        intercept=np.array(intercept),
+        slope=np.array(slope),
+        success=np.array(success),
+        p50=p50,
+        p80=p80,
+        p50_marginal=p50,
+        p80_marginal=p80,
+        p50_beyond=np.array(beyond),
+    )

@@ -1,0 +1,179 @@
+"""Write what a fit found: the files of the contract, all together or not at all."""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidegauge.engine.diagnostics import Check
+from tidegauge.engine.store import manifest, write_csv, write_json
+from tidegauge.errors import InputError
+from tidegauge.horizon.design import Design
+from tidegauge.horizon.fit import HorizonFit, posterior_of
+from tidegauge.horizon.likelihood import log_likelihoods, tried_cells
+from tidegauge.horizon.table import tasks_table
+from tidegauge.io import atomic_folder
+
+if TYPE_CHECKING:
+    import arviz as az
+    import pandas as pd
+
+FILES = (
+    *("horizons.csv", "tasks.csv", "parameters.csv", "diagnostics.json", "posterior.nc"),
+    *("manifest.json", "plots", "report.html"),
+)
+_STORED_LOG_LIKELIHOODS = 25_000_000  # values: 100 MB; more draws are thinned in the file alone
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """One method's answer, ready to be written.
+
+    Attributes
+    ----------
+    horizons : DataFrame
+        The table of agents.
+    diagnostics : dict
+        What goes into ``diagnostics.json``.
+    settings : dict
+        What goes into the manifest, enough to repeat the fit.
+    fit : HorizonFit or None
+        The posterior, where the method has one.
+    plots : callable or None
+        Draws its charts into the folder it is given.
+    """
+
+    kind: str
+    horizons: pd.DataFrame
+    diagnostics: dict[str, Any]
+    settings: dict[str, Any]
+    inputs: Mapping[str, str]
+    fit: HorizonFit | None = None
+    plots: Callable[[Path], None] | None = None
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+def write_outputs(outputs: Outputs, folder: Path) -> None:
+    """Replace the files of an earlier fit by this one's; a kill leaves one or the other."""
+    with atomic_folder(folder, owned=FILES) as staging:
+        write_csv(staging / "horizons.csv", outputs.horizons)
+        if outputs.fit is not None:
+            fit = outputs.fit
+            log2_draws = fit.point.mu_task.reshape(-1, len(fit.design.tasks))
+            write_csv(staging / "tasks.csv", tasks_table(fit.design, log2_draws))
+            write_csv(staging / "parameters.csv", fit.diagnosis.parameters)
+            _write_trace(staging / "posterior.nc", stored_trace(fit))
+        if outputs.plots is not None:
+            (staging / "plots").mkdir()
+            outputs.plots(staging / "plots")
+        write_json(staging / "diagnostics.json", outputs.diagnostics)
+        description = manifest(kind=outputs.kind, inputs=outputs.inputs, settings=outputs.settings)
+        write_json(staging / "manifest.json", {**description, "notes": list(outputs.notes)})
+
+
+def fit_diagnostics(fit: HorizonFit, checks: Sequence[Check]) -> dict[str, Any]:
+    """Return ``diagnostics.json`` of a posterior; predictive checks do not decide convergence."""
+    table = fit.diagnosis.parameters
+    return {
+        "converged": fit.diagnosis.converged,
+        "r_hat_max": float(table["r_hat"].max()),
+        "ess_bulk_min": float(table["ess_bulk"].min()),
+        "ess_tail_min": float(table["ess_tail"].min()),
+        "divergences": fit.diagnosis.divergences,
+        "draws": fit.sampler.draws,
+        "chains": fit.sampler.chains,
+        "attempts": fit.attempts,
+        "seconds": dict(fit.seconds),
+        "checks": [check.as_dict() for check in (*fit.diagnosis.checks, *checks)],
+    }
+
+
+def stored_trace(fit: HorizonFit) -> az.InferenceData:
+    """Return posterior, sample_stats, log_likelihood and observed_data with named dimensions."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+        import arviz as az
+
+    design, cells = fit.design, tried_cells(fit.design)
+    values_per_draw = cells.agent.size + design.run_task.size + design.estimate_task.size
+    thin = -(-fit.point.mu_global.size * values_per_draw // _STORED_LOG_LIKELIHOODS)
+    likelihood = log_likelihoods(design, fit.options, fit.point, thin=thin)
+    observed = {
+        "successes": cells.successes.astype(np.int64),
+        "attempts": cells.attempts.astype(np.int64),
+        "log2_duration": design.run_log2,
+        "log2_estimate": design.estimate_log2,
+    }
+    dims = {
+        "successes": ["cell"],
+        "attempts": ["cell"],
+        "log2_duration": ["run"],
+        "log2_estimate": ["estimate"],
+        "log2_failed": ["failed"],
+    }
+    coords = {
+        "cell_agent": ("cell", np.array(design.agents, dtype=str)[cells.agent]),
+        "cell_task": ("cell", np.array(design.tasks, dtype=str)[cells.task]),
+    }
+    pointwise = az.from_dict(
+        log_likelihood=likelihood,
+        observed_data={name: value for name, value in observed.items() if value.size},
+        dims=dims,
+    )
+    for group in ("log_likelihood", "observed_data"):
+        pointwise[group] = pointwise[group].assign_coords(coords)
+    pointwise.log_likelihood.attrs["thinned_by"] = thin
+    trace = posterior_of(design, fit.point, fit.draws)
+    trace.extend(pointwise)
+    return trace
+
+
+def _write_trace(path: Path, trace: az.InferenceData) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # xarray's remarks on netCDF encodings
+        trace.to_netcdf(str(path), engine="h5netcdf", compress=False)
+
+
+def read_release_dates(path: Path | None) -> dict[str, datetime.date]:
+    """Read METR's YAML of release dates: a mapping under ``date``, or the mapping itself.
+
+    Raises
+    ------
+    InputError
+        Not such a mapping.
+    """
+    if path is None:
+        return {}
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(f"{path}: not readable as YAML ({error}); check the file") from error
+    dates = content.get("date", content) if isinstance(content, dict) else None
+    if not isinstance(dates, dict):
+        raise InputError(f"{path}: must map agents to dates, as 'date: {{GPT-4o: 2024-05-13}}'")
+    found = {}
+    for agent, value in dates.items():
+        try:
+            day = value if isinstance(value, datetime.date) else str(value)
+            found[str(agent)] = (
+                day if isinstance(day, datetime.date) else datetime.date.fromisoformat(day)
+            )
+        except ValueError:
+            raise InputError(
+                f"{path}: {agent}={value}: not a date; write it as 2024-05-13"
+            ) from None
+    return found
+
+
+def undated_note(design: Design, dates: Mapping[str, datetime.date]) -> list[str]:
+    """Say which agents a given file of release dates leaves out."""
+    missing = [agent for agent in design.agents if agent not in dates]
+    return [f"no release date for {', '.join(missing)}"] if dates and missing else []
