@@ -19,12 +19,12 @@ from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort, IntArray
 from tidegauge.fvc.decision import decide
 from tidegauge.fvc.forecasters.stack import Blend
+from tidegauge.fvc.interrupts import shield_workers
 from tidegauge.fvc.panel import (
     LEAST_PATIENTS,
     assign_folds,
     candidates,
     fit_panel,
-    leave_interrupts_to_the_parent,
 )
 from tidegauge.progress import SILENT, Progress
 from tidegauge.scores import laplace_log_likelihood
@@ -172,6 +172,7 @@ def crossval(
         for repeat in range(repeats)
         for fold in range(folds)
     ]
+    shield_workers()
     results = parallel_map(
         _run,
         tasks,
@@ -200,7 +201,6 @@ class _Task:
 
 
 def _run(task: _Task) -> tuple[pd.DataFrame, dict[str, object], Blend]:
-    leave_interrupts_to_the_parent()
     seed = _repeat_seed(task.seed, task.repeat)
     fold = assign_folds(task.cohort.n_patients, task.folds, seed)
     training = task.cohort.take(np.flatnonzero(fold != task.fold))

@@ -7,8 +7,6 @@ so an outer cross-validation around `fit_panel` scores the whole procedure.
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,7 +169,6 @@ def _fit_all(
 
 
 def _run(task: _Task) -> tuple[Fitted, FloatArray]:
-    leave_interrupts_to_the_parent()
     forecaster, cohort = FORECASTERS[task.name], task.cohort
     if task.held is None:
         return forecaster.fit(cohort, seed=task.seed), np.empty((0, DRAWS))
@@ -179,12 +176,6 @@ def _run(task: _Task) -> tuple[Fitted, FloatArray]:
     rows = cohort.scored()
     asked = rows[task.fold[cohort.patient[rows]] == task.held]
     return fitted, fitted.forecast(cohort.baselines, cohort.questions(asked))
-
-
-def leave_interrupts_to_the_parent() -> None:
-    """In a worker process, ignore Ctrl-C: the parent hears it too and ends the work."""
-    if multiprocessing.parent_process() is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _mean_score(draws: FloatArray, true_ml: FloatArray) -> float:

@@ -26,6 +26,7 @@ from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort
 from tidegauge.fvc.crossval import NESTED, OUTER_FOLDS, crossval
 from tidegauge.fvc.inputs import TestSet, add_scans, has_scans, read_test, read_training
+from tidegauge.fvc.interrupts import shield_workers
 from tidegauge.fvc.panel import LEAST_PATIENTS, fit_one, fit_panel
 from tidegauge.fvc.predict import measure_for
 from tidegauge.fvc.standing import Standing, find_standing
@@ -99,6 +100,7 @@ def solve(
         A fault of the input; nothing is written then.
     """
     began = time.monotonic()
+    shield_workers()
     training = read_training(folder, progress=progress)
     test = read_test(folder, progress=progress)
     write_forecast(fit_one(training, QUICK, seed=seed), test, output)

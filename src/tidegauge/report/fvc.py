@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort
 from tidegauge.fvc.crossval import NESTED, Crossval, crossval
@@ -35,8 +35,7 @@ from tidegauge.report.page import (
     Text,
     write_page,
 )
-
-Slice = Callable[[str], bytes | None]
+from tidegauge.report.slices import slice_png
 
 
 def write_crossval(result: Crossval, folder: Path) -> None:
@@ -112,7 +111,8 @@ def write_report(
     if training is not None and result is not None:
         title = "Training patients, forecast unseen"
         unseen = _unseen_prognoses(training, result)
-        sections += _patient_sections(title, "training", unseen, _slices(folder / "train"))
+        pictures = _pictures(folder / "train", unseen, model, workers, progress)
+        sections += _patient_sections(title, "training", unseen, pictures)
         sections.append(_calibration_section(result))
     if not sections:
         raise InputError(f"{folder}: neither train.csv nor test.csv; there is nobody to report on")
@@ -133,7 +133,8 @@ def _test_sections(
     cohort = read_patients(folder / "test.csv", progress=progress)
     cohort = measure_for(model, cohort, folder, workers=workers, progress=progress)
     prognoses = prognose(model.outlook, cohort)
-    return _patient_sections("Patients", "patients", prognoses, _slices(folder / "test"))
+    pictures = _pictures(folder / "test", prognoses, model, workers, progress)
+    return _patient_sections("Patients", "patients", prognoses, pictures)
 
 
 def _unseen_prognoses(training: Cohort, result: Crossval) -> list[Prognosis]:
@@ -145,8 +146,26 @@ def _unseen_prognoses(training: Cohort, result: Crossval) -> list[Prognosis]:
     return [found[i] for i in range(training.n_patients)]
 
 
+def _pictures(
+    scans: Path,
+    prognoses: list[Prognosis],
+    model: SavedModel,
+    workers: int | None,
+    progress: Progress,
+) -> dict[str, bytes]:
+    """Return a slice of each patient who has a usable scan, where the model looks at scans."""
+    if not model.feature_names:
+        return {}
+    folders = [scans / one.patient for one in prognoses]
+    slices = parallel_map(
+        slice_png, folders, workers=workers, label="drawing slices", progress=progress
+    )
+    pairs = zip(prognoses, slices, strict=True)
+    return {one.patient: png for one, png in pairs if png is not None}
+
+
 def _patient_sections(
-    title: str, anchor: str, prognoses: list[Prognosis], find_slice: Slice
+    title: str, anchor: str, prognoses: list[Prognosis], pictures: dict[str, bytes]
 ) -> list[Section]:
     faster = faster_share(prognoses)
     order = sorted(range(len(prognoses)), key=lambda i: -prognoses[i].fall_probability)
@@ -156,7 +175,7 @@ def _patient_sections(
         "Sorted by the probability of measuring at least 10 % less a year after the first visit.",
         [f"{anchor}-{prognoses[i].patient}" for i in order],
     )
-    cards = [_card(prognoses[i], faster[i], anchor, find_slice) for i in order]
+    cards = [_card(prognoses[i], faster[i], anchor, pictures) for i in order]
     spread = Figure(
         chart_svg(charts.decline_chart(prognoses)),
         "Expected change in the year after the first visit, over these patients.",
@@ -180,7 +199,7 @@ def _row(one: Prognosis) -> list[str]:
     ]
 
 
-def _card(one: Prognosis, faster: float, anchor: str, find_slice: Slice) -> Card:
+def _card(one: Prognosis, faster: float, anchor: str, pictures: dict[str, bytes]) -> Card:
     low, middle, high = one.year_ml
     blocks: list[Block] = [
         Figure(chart_svg(charts.fan_chart(one)), "Weeks are relative to the scan."),
@@ -193,19 +212,11 @@ def _card(one: Prognosis, faster: float, anchor: str, find_slice: Slice) -> Card
             ]
         ),
     ]
-    picture = find_slice(one.patient)
-    if picture is not None:
-        blocks.append(Image(picture, "A slice of the scan; the outline is the segmented lung."))
+    if one.patient in pictures:
+        blocks.append(
+            Image(pictures[one.patient], "A slice of the scan; the outline is the segmented lung.")
+        )
     return Card(one.patient, blocks, f"{anchor}-{one.patient}")
-
-
-def _slices(folder: Path) -> Slice:
-    """Return how to find a patient's slice with lung mask as PNG, or None without a scan."""
-
-    def find(patient: str) -> bytes | None:
-        return None
-
-    return find
 
 
 def _calibration_section(result: Crossval) -> Section:

@@ -32,7 +32,7 @@ def test_kernel_equals_the_pymc_specification_up_to_a_constant(design) -> None:
 
     def to_point(x: np.ndarray) -> dict[str, np.ndarray]:
         parts = dict(zip(SCALARS, x[: len(SCALARS)], strict=True))
-        point = {name: parts.get(name.removesuffix("_log__"), None) for name in names}
+        point = {name: parts.get(name.removesuffix("_log__")) for name in names}
         point |= {f"{k.removeprefix('log_')}_log__": v for k, v in parts.items()}
         ours = {
             "effect_z": x[10 : 10 + p],
@@ -54,7 +54,8 @@ def test_kernel_equals_the_pymc_specification_up_to_a_constant(design) -> None:
         np.testing.assert_allclose(gradient[10 : 10 + p], parts["effect_z"], rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(gradient[10 + p : 10 + p + n], parts["level"], rtol=1e-8)
         np.testing.assert_allclose(gradient[10 + p + n :], parts["slope"], rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(gradient[7:10], [parts[k][0] for k in ("growth", "log_nu", "log_nu_slope")], rtol=1e-7)  # fmt: skip
+        last = [parts[k][0] for k in ("growth", "log_nu", "log_nu_slope")]
+        np.testing.assert_allclose(gradient[7:10], last, rtol=1e-7)
         np.testing.assert_allclose(gradient[6], parts["sigma_log__"][0], rtol=1e-8)
     np.testing.assert_allclose(differences, differences[0], atol=1e-7)
 

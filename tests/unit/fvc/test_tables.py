@@ -47,7 +47,8 @@ FAULTS = {
     ),
     "infinite": (
         "A,inf,2500,80,70,Male,Ex-smoker",
-        "t.csv:3: Weeks=inf: must be from -2000 to 5000 weeks relative to the scan; correct it or drop the row",
+        "t.csv:3: Weeks=inf: must be from -2000 to 5000 weeks relative to the scan; "
+        "correct it or drop the row",
     ),
     "half a week": (
         "A,1.5,2500,80,70,Male,Ex-smoker",
@@ -216,8 +217,8 @@ def test_last_three_visits_after_the_first_score(tmp_path: Path) -> None:
 
 
 def test_taking_patients_keeps_their_visits_in_the_order_asked(tmp_path: Path) -> None:
-    rows = [f"{p},{w},{ml},80,70,Male,Ex-smoker" for p, w, ml in
-            (("A", 0, 2000), ("A", 5, 2001), ("B", 0, 3000), ("C", 1, 4000), ("C", 3, 4001))]  # fmt: skip
+    visits = (("A", 0, 2000), ("A", 5, 2001), ("B", 0, 3000), ("C", 1, 4000), ("C", 3, 4001))
+    rows = [f"{p},{w},{ml},80,70,Male,Ex-smoker" for p, w, ml in visits]
     taken = read_cohort(write(tmp_path / "t.csv", HEADER, *rows)).take(np.array([2, 0]))
     assert taken.baselines.patient.tolist() == ["C", "A"]
     assert taken.fvc_ml.tolist() == [4000, 4001, 2000, 2001]
