@@ -106,7 +106,9 @@ def _clear_outside_circle(hu: Image) -> None:
         return
     rows, columns = (np.linspace(-1, 1, n) for n in hu.shape)
     outside = rows[:, None] ** 2 + columns**2 > 0.98
-    hu[outside & (hu == corners[0])] = AIR_HU
+    same = hu == corners[0]
+    if same[outside].mean() > 0.9 and same[~outside].mean() < 0.5:
+        hu[outside & same] = AIR_HU
 
 
 def _shrunk(hu: Image) -> Image:

@@ -21,10 +21,12 @@ Mask = NDArray[np.bool_]
 
 _WORKING_MM = (2.6, 2.2, 2.2)  # voxels are averaged up to, never beyond, this size
 _AIR_BELOW_HU = -300.0  # nearer to soft tissue than to lung, so that fibrotic edges count as lung
-_GAS_BELOW_HU = -950.0  # outside air and bowel gas; lung tissue is denser on average
+_GAS_BELOW_HU = -950.0  # bowel gas, a hollow table; lung tissue is denser on average
+_OUTSIDE_BELOW_HU = -920.0  # between air with the patient's blurred edge and inflated lung
 _BONE_ABOVE_HU = 160.0
-_SMALLEST_LUNG_ML = 80.0
-_LEAST_LUNGS_ML = 300.0  # an adult's pair; less is a scan of something else
+# One lung and an adult's pair; less is something else. A few slices show but a section, in cm2.
+_SMALLEST_LUNG_ML, _SMALLEST_SECTION_CM2 = 80.0, 10.0
+_LEAST_LUNGS_ML, _LEAST_SECTION_CM2 = 300.0, 30.0
 _OTHER_LUNG_SHARE = 0.08  # a second lung is at least this share of the first
 _TRACHEA_MM2 = (40.0, 700.0)
 _CLOSING_MM = 18.0
@@ -123,26 +125,29 @@ def _working_grid(volume: Volume) -> tuple[FloatArray, tuple[int, int, int]]:
 
 
 def _inner_air(hu: FloatArray) -> Mask:
-    """Air that is not around the patient."""
+    """Air that is not around the patient: parts that reach the image's edge are, unless denser.
+
+    Lungs may reach it too, where the image is cropped to them; aerated tissue tells them apart.
+    """
     air: Mask = hu < _AIR_BELOW_HU
-    inner = _clear_borders(air, air)
-    if inner.mean() < 0.02 < air.mean():
-        # The image is cropped to the lungs or they touch its edge: only true gas is outside then.
-        inner = _clear_borders(air, ndimage.uniform_filter(hu, (0, 3, 3)) < _GAS_BELOW_HU)
+    within_slice = np.zeros((3, 3, 3), dtype=bool)
+    within_slice[1] = ndimage.generate_binary_structure(2, 1)
+    labels, n = ndimage.label(air, within_slice)
+    edges = (labels[:, 0], labels[:, -1], labels[:, :, 0], labels[:, :, -1])
+    at_edge = np.unique(np.concatenate([edge.ravel() for edge in edges]))
+    at_edge = at_edge[at_edge > 0]
+    is_outside = np.zeros(n + 1, dtype=bool)
+    is_outside[at_edge] = _means(hu, labels)[at_edge] < _OUTSIDE_BELOW_HU
+    inner: Mask = air & ~is_outside[labels]
     return inner
 
 
-def _clear_borders(air: Mask, outside_like: Mask) -> Mask:
-    """Remove from `air` what is connected, within its slice, to the edge of the image."""
-    within_slice = np.zeros((3, 3, 3), dtype=bool)
-    within_slice[1] = ndimage.generate_binary_structure(2, 1)
-    labels, _ = ndimage.label(outside_like, within_slice)
-    edges = (labels[:, 0], labels[:, -1], labels[:, :, 0], labels[:, :, -1])
-    at_border = np.unique(np.concatenate([edge.ravel() for edge in edges]))
-    is_outside = np.zeros(labels.max() + 1, dtype=bool)
-    is_outside[at_border[at_border > 0]] = True
-    cleared: Mask = air & ~is_outside[labels]
-    return cleared
+def _means(hu: FloatArray, labels: NDArray[np.signedinteger]) -> NDArray[np.float64]:
+    """Mean density of each labelled part, by label."""
+    flat = labels.ravel()
+    sizes = np.bincount(flat)
+    means: NDArray[np.float64] = np.bincount(flat, hu.ravel()) / np.maximum(sizes, 1)
+    return means
 
 
 def _trachea(air: Mask, spacing_mm: tuple[float, float, float]) -> Mask:
@@ -180,13 +185,12 @@ def _largest_parts(air: Mask, hu: FloatArray, spacing_mm: tuple[float, float, fl
     voxel_ml = float(np.prod(spacing_mm)) / 1000
     sizes_ml = np.bincount(labels.ravel(), minlength=n + 1) * voxel_ml
     sizes_ml[0] = 0
-    large = np.flatnonzero(sizes_ml >= _SMALLEST_LUNG_ML)
-    means = np.asarray(ndimage.mean(hu, labels, large), dtype=float)
-    tissue = large[means > _GAS_BELOW_HU]
+    height_cm = len(air) * spacing_mm[0] / 10
+    large = np.flatnonzero(sizes_ml >= min(_SMALLEST_LUNG_ML, _SMALLEST_SECTION_CM2 * height_cm))
+    tissue = large[_means(hu, labels)[large] > _GAS_BELOW_HU]
     ranked = tissue[np.argsort(-sizes_ml[tissue])][:2]
     kept = [k for k in ranked if sizes_ml[k] >= _OTHER_LUNG_SHARE * sizes_ml[ranked[0]]]
-    is_whole = air.shape[0] > 2
-    if not kept or (is_whole and sizes_ml[kept].sum() < _LEAST_LUNGS_ML):
+    if sizes_ml[kept].sum() < min(_LEAST_LUNGS_ML, _LEAST_SECTION_CM2 * height_cm):
         raise ScanError("no lungs found; check that this is a chest CT in Hounsfield units")
     lungs: Mask = np.isin(labels, kept)
     return lungs

@@ -273,7 +273,7 @@ def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Imag
     if len(gaps) == 0 or np.all(np.abs(gaps / step_mm - 1) <= _UNEVEN_SHARE):
         return hu, step_mm if len(gaps) == 0 else float(gaps.mean())
     steps = np.rint(gaps / step_mm)
-    if np.all(np.abs(gaps - steps * step_mm) <= 0.1 * step_mm) and np.mean(steps > 1) < 0.25:
+    if np.all(np.abs(gaps - steps * step_mm) <= 0.1 * step_mm) and np.mean(steps > 1) < 0.5:
         warnings.append(f"{int((steps - 1).sum())} missing slices are filled by interpolation")
     else:
         span = f"{gaps.min():.2f} to {gaps.max():.2f} mm"
