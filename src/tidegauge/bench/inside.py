@@ -31,7 +31,9 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     reader = control.makefile("rb")
     set_process_options()
-    config = json.loads(reader.readline())
+    if not (first := reader.readline()):
+        return
+    config = json.loads(first)
     if config.get("relay"):
         for port in config["relay"]["ports"]:
             start_relay(port, config["relay"]["socket"])
@@ -44,6 +46,7 @@ def main() -> None:
     for line in reader:
         request = json.loads(line)
         send(control, execute(request["run"], request["seconds"]))
+    end_tree()  # the runner is gone
 
 
 def set_process_options() -> None:

@@ -25,6 +25,7 @@ _ETC = (
     "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "os-release",
     "passwd", "pki", "profile", "ssl", "timezone",
 )  # fmt: skip
+_NOT_AGENTS = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "etc", "proc", "sys", "dev", "run"}
 _KEPT_ENVIRONMENT = ("LANG", "LC_ALL", "TZ", "TERM", "OMP_NUM_THREADS")
 
 
@@ -161,8 +162,8 @@ def files_named_in(command: Sequence[str]) -> tuple[Path, ...]:
 
     An agent given as ``python /home/me/agent.py`` must see that file.
     """
-    paths = [Path(word) for word in command if word.startswith("/")]
-    return tuple(p for p in paths if p.is_file() and not p.resolve().is_relative_to("/usr"))
+    paths = [Path(word) for word in command if word.startswith("/") and os.path.isfile(word)]
+    return tuple(path for path in paths if path.resolve().parts[1] not in _NOT_AGENTS)
 
 
 def check_reachable(workspace: Path) -> None:

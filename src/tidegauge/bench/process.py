@@ -41,6 +41,7 @@ class AgentProcess:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
+    last_words: dict[str, Any] | None = None  # that the agent exited, or could not be started
     _buffer: bytes = b""
 
     def send_control(self, message: Mapping[str, Any]) -> None:
@@ -58,8 +59,8 @@ class AgentProcess:
         """
         deadline = time.monotonic() + seconds
         while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.control], [], [], left)[0]:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self.control], [], [], left)[0]:
                 return None
             try:
                 data = self.control.recv(65_536)
@@ -70,6 +71,8 @@ class AgentProcess:
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
         message: dict[str, Any] = json.loads(line)
+        if "exit_code" not in message:
+            self.last_words = message
         return message
 
     def write_line(self, message: Mapping[str, Any], seconds: float) -> None:

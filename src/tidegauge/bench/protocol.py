@@ -22,7 +22,8 @@ from tidegauge.bench.budget import Budget, BudgetExceededError
 from tidegauge.bench.process import AgentGoneError, AgentProcess
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.1
+_WATCH_SECONDS = 0.5
 _PARTING_SECONDS = 0.3  # to read the last message before the end
 
 
@@ -65,7 +66,7 @@ def run_plain(
     """Wait for the agent to exit, or for its time to end."""
     while budget.seconds_left > 0:
         try:
-            message = agent.receive_control(min(_POLL_SECONDS, budget.seconds_left))
+            message = agent.receive_control(min(_WATCH_SECONDS, budget.seconds_left))
         except AgentGoneError:
             return _gone(agent)
         if message is not None:
@@ -83,9 +84,9 @@ def run_steps(
     lines = _read_lines(agent.process.stdout)
     try:
         while True:
-            line = _next_line(lines, budget)
+            line = _next_line(agent, lines, budget)
             if line is None:
-                return _after_end_of_output(agent, budget)
+                return _gone(agent)
             message = _parse(line)
             transcript.write("agent", message=message)
             _note_tokens(message, transcript)
@@ -149,17 +150,23 @@ def _note_tokens(message: dict[str, Any], transcript: Transcript) -> None:
         transcript.tokens = tokens
 
 
-def _next_line(lines: queue.Queue[bytes | None], budget: Budget) -> bytes | None:
-    try:
-        return lines.get(timeout=max(budget.seconds_left, 0.001))
-    except queue.Empty:
-        limit = budget.limits.hours * 3600
-        raise BudgetExceededError("time", limit, limit) from None
+def _next_line(agent: AgentProcess, lines: queue.Queue[bytes], budget: Budget) -> bytes | None:
+    """Return the agent's next line, or None once it has exited and said all.
+
+    The end of its output alone tells nothing: its children, or the sandbox, may hold it open.
+    """
+    while True:
+        budget.check_time()
+        with contextlib.suppress(queue.Empty):
+            return lines.get(timeout=min(_POLL_SECONDS, budget.seconds_left))
+        if agent.last_words is not None:
+            return None
+        agent.receive_control(0.0)
 
 
-def _read_lines(stream: IO[bytes]) -> queue.Queue[bytes | None]:
+def _read_lines(stream: IO[bytes]) -> queue.Queue[bytes]:
     """Read lines on a thread; few are held at a time, and none that is absurdly long."""
-    lines: queue.Queue[bytes | None] = queue.Queue(maxsize=16)
+    lines: queue.Queue[bytes] = queue.Queue(maxsize=16)
 
     def run() -> None:
         buffer = b""
@@ -174,19 +181,9 @@ def _read_lines(stream: IO[bytes]) -> queue.Queue[bytes | None]:
                     buffer = b""
             if buffer.strip():
                 lines.put(buffer)
-        lines.put(None)
 
     threading.Thread(target=run, daemon=True).start()
     return lines
-
-
-def _after_end_of_output(agent: AgentProcess, budget: Budget) -> Ending:
-    """Wait for the exit of an agent that closed its stdout; it may still be working."""
-    try:
-        message = agent.receive_control(budget.seconds_left)
-    except AgentGoneError:
-        return _gone(agent)
-    return Ending("time") if message is None else _ending_of(message)
 
 
 def _ending_of(message: dict[str, Any]) -> Ending:
@@ -198,7 +195,8 @@ def _ending_of(message: dict[str, Any]) -> Ending:
 def _gone(agent: AgentProcess) -> Ending:
     """Tell an agent that exited from one whose supervisor or sandbox broke."""
     with contextlib.suppress(AgentGoneError):
-        while (message := agent.receive_control(1.0)) is not None:
-            if "exited" in message or "failed" in message:
-                return _ending_of(message)
+        while agent.last_words is None and agent.receive_control(1.0) is not None:
+            pass
+    if agent.last_words is not None:
+        return _ending_of(agent.last_words)
     return Ending("failed", detail="the sandbox ended unexpectedly; see agent.stderr.txt")

@@ -6,15 +6,18 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tidegauge.bench.best import BestSubmission
 from tidegauge.bench.budget import Budget
-from tidegauge.bench.grade import Report, find_thresholds, grade_submission, score_table
+from tidegauge.bench.grade import Report, find_thresholds, grade_submission
 from tidegauge.bench.isolation import (
     AGENT_USER,
     Isolation,
@@ -26,8 +29,8 @@ from tidegauge.bench.prepared import Prepared
 from tidegauge.bench.process import PORTS, start_agent
 from tidegauge.bench.protocol import Ending, Transcript, run_plain, run_steps
 from tidegauge.bench.record import RunOptions, finished_record, interrupted_record
-from tidegauge.bench.state import begin_run, end_run
-from tidegauge.bench.workspace import SUBMISSION, make_workspace, read_submission_file
+from tidegauge.bench.state import abandon_run, begin_run, end_run
+from tidegauge.bench.workspace import make_workspace, read_submission_file
 from tidegauge.errors import InputError
 from tidegauge.io import atomic_write, atomic_write_bytes, make_folder
 from tidegauge.progress import SILENT, Progress
@@ -38,6 +41,30 @@ _PROTECTION = {
     "user": f"isolated as user {AGENT_USER}: the answers are out of reach, the network is not",
     "none": "WARNING: not isolated, the agent has your rights and can read the private answers",
 }
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Everything that belongs to one run."""
+
+    prepared: Prepared
+    options: RunOptions
+    isolation: Isolation
+    folder: Path
+    run_id: str
+    seed: int
+    transcript: Transcript
+    best: BestSubmission
+
+    @property
+    def workspace(self) -> Path:
+        """The folder the agent works in."""
+        return self.folder / "workspace"
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether the agent speaks the step protocol."""
+        return self.options.protocol == "steps"
 
 
 def run_agent(
@@ -58,42 +85,58 @@ def run_agent(
     ------
     InputError
         An option cannot be met here; nothing was run.
+    KeyboardInterrupt
+        The run was interrupted; it is graded and recorded as such.
     """
-    isolation = _isolation(prepared, out, options)
-    Budget(options.limits)  # impossible limits are refused before anything is written
-    find_thresholds(prepared, options.leaderboard)  # a bad leaderboard fails before the run
-    run_id = uuid.uuid4().hex
-    folder = make_folder(out / f"{_file_name(options.alias)}-seed{seed}-{run_id[:8]}")
-    record = interrupted_record(prepared, options, run_id, seed)
-    begin_run(folder, record, runs)
-    steps = options.protocol == "steps"
-    workspace = make_workspace(
-        prepared, folder / "workspace", limits=options.limits, counts_steps=steps
-    )
-    transcript = Transcript(folder / "transcript.jsonl")
-    best = _BestSubmission(prepared, folder)
-    progress.note(f"{options.alias}, seed {seed}: in {folder}, {_PROTECTION[isolation.kind]}")
-    began = time.time()
-    ending = _run(prepared, folder, workspace, isolation, options, seed, transcript, best)
-    report = _grade(prepared, folder, workspace, best, options)
-    report |= _run_report(options, isolation, ending, began, run_id, seed, transcript, workspace)
-    with atomic_write(folder / "report.json") as handle:
-        json.dump(report, handle, indent=2)
-    end_run(folder, finished_record(record, report, prepared, options), runs)
+    run = _new_run(prepared, out, options, seed)
+    progress.note(f"{options.alias}, seed {seed}: {run.folder}, {_PROTECTION[run.isolation.kind]}")
+    record = interrupted_record(prepared, options, run.run_id, seed)
+    begin_run(run.folder, record, runs)
+    try:
+        counts_steps = run.counts_steps
+        make_workspace(prepared, run.workspace, limits=options.limits, counts_steps=counts_steps)
+        began = time.time()
+        ending = _work(run)
+        report = _grade(run) | _run_report(run, ending, began)
+        with atomic_write(run.folder / "report.json") as handle:
+            json.dump(report, handle, indent=2)
+        end_run(run.folder, finished_record(record, report, prepared, options), runs)
+    except InputError:
+        abandon_run(run.folder, run.run_id)  # the agent was never started
+        shutil.rmtree(run.folder)
+        raise
+    except KeyboardInterrupt:
+        end_run(run.folder, record, runs)
+        raise
     if ending.cause == "interrupted":
         raise KeyboardInterrupt
     return report
 
 
+def _new_run(prepared: Prepared, out: Path, options: RunOptions, seed: int) -> _Run:
+    """Check every option before anything is written."""
+    isolation = _isolation(prepared, out, options)
+    Budget(options.limits)
+    find_thresholds(prepared, options.leaderboard)
+    run_id = uuid.uuid4().hex
+    folder = out.resolve() / f"{_file_name(options.alias)}-seed{seed}-{run_id[:8]}"
+    make_folder(folder)
+    transcript = Transcript(folder / "transcript.jsonl")
+    best = BestSubmission(prepared, folder)
+    return _Run(prepared, options, isolation, folder, run_id, seed, transcript, best)
+
+
 def _isolation(prepared: Prepared, out: Path, options: RunOptions) -> Isolation:
     kind = choose_isolation(options.isolation)
-    mounts = (*options.mounts, *files_named_in(_words(options.command)))
-    for path in mounts:
+    secret = prepared.private.resolve()
+    for path in options.mounts:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder to mount")
-        if path.resolve().is_relative_to(prepared.private.resolve()):
+        if path.resolve().is_relative_to(secret):
             raise InputError(f"{path}: is private; an agent cannot be given it")
-    return Isolation(kind, mounts, (prepared.private, out.resolve()))
+    named = files_named_in(_words(options.command))
+    shown = [path for path in named if not path.resolve().is_relative_to(secret)]
+    return Isolation(kind, (*options.mounts, *shown), (secret, out.resolve()))
 
 
 def _words(command: str) -> list[str]:
@@ -103,60 +146,53 @@ def _words(command: str) -> list[str]:
         raise InputError(f"--agent {command!r}: {error}; check the quotes") from None
 
 
-def _run(
-    prepared: Prepared,
-    folder: Path,
-    workspace: Path,
-    isolation: Isolation,
-    options: RunOptions,
-    seed: int,
-    transcript: Transcript,
-    best: _BestSubmission,
-) -> Ending:
+def _work(run: _Run) -> Ending:
+    """Serve the validator, start the agent, and follow it to its end."""
     from tidegauge.bench.server import make_app, serving, unix_socket
 
-    steps = options.protocol == "steps"
     with contextlib.ExitStack() as stack:
         unix, path = stack.enter_context(unix_socket())
         sockets, url = [unix], f"http://127.0.0.1:{PORTS[0]}"
-        if not isolation.has_own_network:
-            bound = _listen_somewhere()
-            sockets.append(bound)
-            url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        stack.enter_context(serving(make_app(prepared.check), sockets))
-        budget = Budget(options.limits)
-        extra = {
-            "TIDEGAUGE_DEADLINE": f"{time.time() + budget.seconds_left:.3f}",
-            "TIDEGAUGE_STEPS": str(options.limits.steps) if steps else "",
-            "TIDEGAUGE_SEED": str(seed),
-            "SERVER_URL": url,
-        }
-        environment = agent_environment(
-            isolation,
-            workspace=workspace,
-            private=prepared.private,
-            extra=extra,
-            passed=options.passed,
-        )
-        transcript.write("start", command=options.command, isolation=isolation.kind)
+        if not run.isolation.has_own_network:
+            sockets.append(_listen_somewhere())
+            url = f"http://127.0.0.1:{sockets[-1].getsockname()[1]}"
+        stack.enter_context(serving(make_app(run.prepared.check), sockets))
+        budget = Budget(run.options.limits)
+        command = run.options.command
+        run.transcript.write("start", command=command, isolation=run.isolation.kind)
         try:
-            with (
-                _stoppable(),
-                start_agent(
-                    options.command,
-                    isolation=isolation,
-                    workspace=workspace,
-                    environment=environment,
-                    validator=path if isolation.has_own_network else None,
-                    logs=folder,
-                    steps=steps,
-                ) as agent,
-            ):
-                ending = (run_steps if steps else run_plain)(agent, budget, transcript, best.look)
+            stack.enter_context(_stoppable())
+            with start_agent(
+                command,
+                isolation=run.isolation,
+                workspace=run.workspace,
+                environment=_environment(run, budget, url),
+                validator=path if run.isolation.has_own_network else None,
+                logs=run.folder,
+                steps=run.counts_steps,
+            ) as agent:
+                follow = run_steps if run.counts_steps else run_plain
+                ending = follow(agent, budget, run.transcript, run.best.look)
         except KeyboardInterrupt:
             ending = Ending("interrupted")
-    transcript.write("end", cause=ending.cause, exit_code=ending.exit_code, detail=ending.detail)
+    run.transcript.write("end", **asdict(ending))
     return ending
+
+
+def _environment(run: _Run, budget: Budget, url: str) -> dict[str, str]:
+    told = {
+        "TIDEGAUGE_DEADLINE": f"{time.time() + budget.seconds_left:.3f}",
+        "TIDEGAUGE_STEPS": str(budget.steps_left) if run.counts_steps else "",
+        "TIDEGAUGE_SEED": str(run.seed),
+        "SERVER_URL": url,
+    }
+    return agent_environment(
+        run.isolation,
+        workspace=run.workspace,
+        private=run.prepared.private,
+        extra=told,
+        passed=run.options.passed,
+    )
 
 
 def _listen_somewhere() -> socket.socket:
@@ -187,72 +223,29 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-class _BestSubmission:
-    """Keeps the best valid submission seen: what the agent's last choice cost, for the operator."""
-
-    def __init__(self, prepared: Prepared, folder: Path) -> None:
-        self._prepared, self._folder = prepared, folder
-        self._seen: bytes | None = None
-        self._stamp: tuple[int, int] | None = None
-        self.score: float | None = None
-        self.count = 0
-
-    def look(self) -> None:
-        """Grade the submission if it changed."""
-        workspace = self._folder / "workspace"
-        try:
-            status = os.lstat(workspace / SUBMISSION)
-        except OSError:
-            return
-        if self._stamp == (stamp := (status.st_mtime_ns, status.st_size)):
-            return
-        self._stamp = stamp
-        data = read_submission_file(workspace, private=self._prepared.private, max_bytes=MAX_BYTES)
-        if data is None or data == self._seen:
-            return
-        self._seen = data
-        table = self._prepared.check(data).table
-        if table is None:
-            return
-        self.count += 1
-        score = score_table(self._prepared, table).score
-        if self.score is None or self._prepared.competition.better(score, self.score):
-            self.score = score
-            with atomic_write_bytes(self._folder / "best.csv") as handle:
-                handle.write(data)
-
-
-def _grade(
-    prepared: Prepared, folder: Path, workspace: Path, best: _BestSubmission, options: RunOptions
-) -> Report:
-    best.look()
-    final = folder / "submission.csv"
-    data = read_submission_file(workspace, private=prepared.private, max_bytes=MAX_BYTES)
+def _grade(run: _Run) -> Report:
+    run.best.look()
+    final = run.folder / "submission.csv"
+    private = run.prepared.private
+    data = read_submission_file(run.workspace, private=private, max_bytes=MAX_BYTES)
     if data is not None:
         with atomic_write_bytes(final) as handle:
             handle.write(data)
-    report = grade_submission(prepared, final, leaderboard=options.leaderboard).report(prepared)
-    return report | {"best_score": best.score, "valid_submissions_seen": best.count}
+    grade = grade_submission(run.prepared, final, leaderboard=run.options.leaderboard)
+    extra = {"best_score": run.best.score, "valid_submissions_seen": run.best.count}
+    return grade.report(run.prepared) | extra
 
 
-def _run_report(
-    options: RunOptions,
-    isolation: Isolation,
-    ending: Ending,
-    began: float,
-    run_id: str,
-    seed: int,
-    transcript: Transcript,
-    workspace: Path,
-) -> Report:
+def _run_report(run: _Run, ending: Ending, began: float) -> Report:
     ended = time.time()
+    options = run.options
     return {
-        "run_id": run_id,
+        "run_id": run.run_id,
         "alias": options.alias,
         "agent": options.command,
-        "seed": seed,
+        "seed": run.seed,
         "protocol": options.protocol,
-        "isolation": isolation.kind,
+        "isolation": run.isolation.kind,
         "exit_cause": ending.cause,
         "exit_code": ending.exit_code,
         "exit_detail": ending.detail,
@@ -260,8 +253,8 @@ def _run_report(
         "completed_at": int(ended * 1000),
         "seconds": round(ended - began, 3),
         "hours_limit": options.limits.hours,
-        "steps_limit": options.limits.steps if options.protocol == "steps" else None,
-        "tokens_count": transcript.tokens or _reported_tokens(workspace),
+        "steps_limit": options.limits.steps if run.counts_steps else None,
+        "tokens_count": run.transcript.tokens or _reported_tokens(run.workspace),
     }
 
 

@@ -45,6 +45,11 @@ def end_run(folder: Path, record: RunRecord, runs: Path) -> None:
     _forget(folder / STATE, str(record.run_id))
 
 
+def abandon_run(folder: Path, run_id: str) -> None:
+    """Forget a run that never started."""
+    _forget(folder / STATE, run_id)
+
+
 def settle_interrupted(out: Path | None = None) -> list[str]:
     """Record every run whose runner was killed; return their ids.
 

@@ -65,7 +65,8 @@ class Competition:
     human_minutes : float
         How long a skilled person would need, as an estimate.
     prepare : callable
-        ``prepare(raw, public, private)`` writes the tables, among them public/sample_submission.csv.
+        ``prepare(raw, public, private)`` writes the tables; one of them
+        must be public/sample_submission.csv.
     read_answers : callable
         ``read_answers(private)`` returns the scored rows.
     score : callable

@@ -99,7 +99,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 def simulate_leaderboard(
     train: list[dict[str, str]], test: list[dict[str, str]], rng: np.random.Generator
 ) -> list[float]:
-    """Return the RMSE of teams that each regress on some terms and some of the storms, best first."""
+    """Return the RMSE of teams that each know some terms and some of the storms, best first."""
     x, y = _terms(train), _column(train, "surge_cm")
     x_test, y_test = _terms(test), _column(test, "surge_cm")
     storms = np.array([row["storm"] for row in train])
