@@ -25,9 +25,10 @@ from typing import Any
 from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort
 from tidegauge.fvc.crossval import NESTED, OUTER_FOLDS, crossval
+from tidegauge.fvc.forecasters.hierarchical import HierarchicalFit
 from tidegauge.fvc.inputs import TestSet, add_scans, has_scans, read_test, read_training
 from tidegauge.fvc.interrupts import shield_workers
-from tidegauge.fvc.panel import LEAST_PATIENTS, fit_one, fit_panel
+from tidegauge.fvc.panel import LEAST_PATIENTS, Panel, fit_one, fit_panel
 from tidegauge.fvc.predict import measure_for
 from tidegauge.fvc.standing import Standing, find_standing
 from tidegauge.fvc.store import SavedModel
@@ -36,6 +37,7 @@ from tidegauge.progress import SILENT, Progress
 
 STANDING_REPEATS = 2
 QUICK = "direct"
+_R_HAT_LIMIT = 1.05
 _UNITS_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -162,7 +164,19 @@ def fit_model(
     meta["inner_scores"] = panel.inner_scores
     scores = ", ".join(f"{name} {score:.3f}" for name, score in panel.inner_scores.items())
     progress.note(f"chose {panel.chosen} by inner cross-validation ({scores})")
+    _warn_of_chains(panel, progress)
     return SavedModel(panel.best, panel.outlook, panel.chosen, names, meta)
+
+
+def _warn_of_chains(panel: Panel, progress: Progress) -> None:
+    members = {one.name: one for one in (*panel.best.members, *panel.outlook.members)}
+    for name, member in members.items():
+        fitted = member.fitted
+        if isinstance(fitted, HierarchicalFit) and fitted.r_hat > _R_HAT_LIMIT:
+            progress.note(
+                f"{name}: chains disagree (R-hat {fitted.r_hat:.2f}); its forecasts are "
+                "less certain than they look, so try another --seed and compare"
+            )
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from scipy.stats import t as student
 from tidegauge.fvc.cohort import Cohort, Questions
 from tidegauge.fvc.covariates import FeatureScaling
 from tidegauge.fvc.design import DEFAULT_PRIORS, SCALARS, design_cohort
-from tidegauge.fvc.forecasters.hierarchical import KEPT_DRAWS, HierarchicalFit
+from tidegauge.fvc.forecasters.hierarchical import KEPT_DRAWS, HierarchicalFit, split_r_hat
 from tidegauge.fvc.kernel import log_density, make_density
 from tidegauge.fvc.model import build_model
 
@@ -116,3 +116,11 @@ def test_noise_grows_with_the_level(cohort: Cohort) -> None:
     draws = population(growth=0.5).forecast(big, Questions(np.array([0, 1]), np.zeros(2)))
     spread = np.subtract(*np.quantile(draws, [0.75, 0.25], axis=1))
     assert spread[1] > 2 * spread[0]
+
+
+def test_chains_apart_have_a_large_r_hat_and_alike_near_one() -> None:
+    rng = np.random.default_rng(1)
+    alike = rng.normal(size=(2, 400, 3))
+    assert split_r_hat(alike) == pytest.approx(1.0, abs=0.02)
+    apart = alike + np.array([0.0, 3.0])[:, None, None] * [0, 0, 1]
+    assert split_r_hat(apart) > 1.5

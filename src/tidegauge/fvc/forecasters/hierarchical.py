@@ -50,6 +50,8 @@ class HierarchicalFit:
         Which table covariates are used.
     scaling : FeatureScaling
         Of the scan features.
+    r_hat : float
+        The largest of the population's parameters; near 1 when the chains agree.
     """
 
     scalars: FloatArray
@@ -57,6 +59,7 @@ class HierarchicalFit:
     uniforms: FloatArray
     columns: IntArray
     scaling: FeatureScaling
+    r_hat: float = 1.0
 
     def forecast(self, baselines: Baselines, questions: Questions) -> FloatArray:
         """Return posterior predictive draws of a measurement at each question's week."""
@@ -132,7 +135,17 @@ class HierarchicalFit:
             "columns": self.columns,
             "feature_mean": self.scaling.mean,
             "feature_sd": self.scaling.sd,
+            "r_hat": np.array(self.r_hat),
         }
+
+
+def split_r_hat(position: FloatArray) -> float:
+    """Return the largest split R-hat of draws of shape (chain, draw, parameter)."""
+    half = position.shape[1] // 2
+    parts = np.concatenate([position[:, :half], position[:, half : 2 * half]])
+    within = parts.var(axis=1, ddof=1).mean(axis=0)
+    between = parts.mean(axis=1).var(axis=0, ddof=1)
+    return float(np.sqrt((half - 1) / half + between / within).max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +185,8 @@ class Hierarchical:
         scalars = flat[picked, :n]
         effects = np.exp(scalars[:, 4:5]) * flat[picked, n : n + k]
         uniforms = qmc.LatinHypercube(4, rng=rng).random(KEPT_DRAWS)
-        return HierarchicalFit(scalars, effects, uniforms, columns, scaling)
+        r_hat = split_r_hat(position[:, :, :n])
+        return HierarchicalFit(scalars, effects, uniforms, columns, scaling, r_hat)
 
     def restore(self, state: State) -> HierarchicalFit:
         """Rebuild from the saved draws."""
@@ -182,4 +196,5 @@ class Hierarchical:
             state["uniforms"],
             state["columns"],
             FeatureScaling(state["feature_mean"], state["feature_sd"]),
+            float(state["r_hat"]),
         )
