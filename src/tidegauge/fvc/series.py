@@ -1,0 +1,315 @@
+"""The geometry of a CT series: which slices belong together, in what order, on what grid.
+
+Slices arrive as a scanner, an archive and an anonymiser left them; a `Volume` leaves: one regular
+grid in Hounsfield units, from head to feet, front to back, the patient's right to left.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from tidegauge.errors import InputError
+
+FloatArray = NDArray[np.float64]
+Image = NDArray[np.int16]
+
+AIR_HU = -1024
+_MOST_SLICES = 320  # more adds memory, not accuracy: every second, third ... is taken instead
+_UNEVEN_SHARE = 0.05  # gaps that differ more than this from the median are put on a regular grid
+_TORN_GAPS, _TORN_MM = 5.0, 50.0  # a gap this many times the median and this long ends a scan
+
+
+class ScanError(InputError):
+    """A scan that cannot be measured; the message names the file and the remedy."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A CT scan on a regular grid.
+
+    Attributes
+    ----------
+    hu : int16 array
+        Hounsfield units, ``[z, y, x]``: head to feet, front to back, the patient's right to left.
+    spacing_mm : tuple of float
+        Between voxel centres, in the order of the axes.
+    warnings : list of str
+        What was left out or assumed.
+    """
+
+    hu: Image
+    spacing_mm: tuple[float, float, float]
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SliceInfo:
+    """What one image says of itself; None where it is silent. Lengths in mm."""
+
+    path: Path
+    frame: int | None
+    shape: tuple[int, int]
+    pixel_mm: tuple[float, float] | None
+    position: FloatArray | None
+    orientation: FloatArray | None
+    location_mm: float | None
+    instance: int | None
+    thickness_mm: float | None
+    series: str
+    is_localizer: bool
+
+    @property
+    def natural_key(self) -> tuple[list[tuple[int, int | str]], int]:
+        """Sort 2.dcm before 10.dcm, and frames of one file by number."""
+        parts = re.findall(r"\d+|\D+", self.path.name)
+        key = [(0, int(p)) if p.isdecimal() else (1, p.lower()) for p in parts]
+        return key, self.frame or 0
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Slices in order from the head, with their heights along the slice normal."""
+
+    slices: list[SliceInfo]
+    heights_mm: FloatArray
+    warnings: list[str]
+
+
+def arrange(slices: Sequence[SliceInfo]) -> Stack:
+    """Choose the images of one series, order them from the head, and drop repeats.
+
+    Raises
+    ------
+    ScanError
+        Nothing says how far apart the slices are.
+    """
+    warnings: list[str] = []
+    kept = _one_series(sorted(slices, key=lambda s: s.natural_key), warnings)
+    kept, heights = _heights_mm(kept, warnings)
+    order = np.argsort(-heights, kind="stable")
+    kept, heights = [kept[i] for i in order], heights[order]
+
+    gaps = -np.diff(heights)
+    positive = gaps[gaps > 1e-3]
+    nearest = 0.02 * float(np.median(positive)) if len(positive) else 1e-3
+    is_first = np.concatenate([[True], gaps > nearest])
+    if n_repeats := int((~is_first).sum()):
+        warnings.append(f"{n_repeats} of {len(kept)} slices repeat a position and are left out")
+    kept, heights = list(itertools.compress(kept, is_first)), heights[is_first]
+    step = -(-len(kept) // _MOST_SLICES)
+    return Stack(kept[::step], heights[::step], warnings)
+
+
+def _one_series(slices: list[SliceInfo], warnings: list[str]) -> list[SliceInfo]:
+    """Leave out scouts, other series of the same folder, and other planes."""
+    kept = [s for s in slices if not s.is_localizer] or slices
+    if n_scouts := len(slices) - len(kept):
+        warnings.append(f"{n_scouts} localizer images are left out")
+    series, n_largest = Counter(s.series for s in kept).most_common(1)[0]
+    if 1 < n_largest < len(kept):  # one id for each file says nothing about what belongs together
+        warnings.append(f"{len(kept) - n_largest} images of other series are left out")
+        kept = [s for s in kept if s.series == series]
+    planes = [_plane(s.orientation) for s in kept]
+    known = Counter(plane for plane in planes if plane is not None)
+    if len(known) > 1:
+        main = known.most_common(1)[0][0]
+        same = [s for s, plane in zip(kept, planes, strict=True) if plane in (main, None)]
+        warnings.append(f"{len(kept) - len(same)} images of another plane are left out")
+        kept = same
+    return kept
+
+
+def _plane(orientation: FloatArray | None) -> tuple[float, ...] | None:
+    """Return the slice normal, rounded so that the jitter of headers does not count."""
+    if orientation is None:
+        return None
+    normal = np.cross(orientation[:3], orientation[3:])
+    return tuple(np.round(normal * 4) / 4 + 0.0)
+
+
+def _heights_mm(slices: list[SliceInfo], warnings: list[str]) -> tuple[list[SliceInfo], FloatArray]:
+    """Return the slices that can be placed, and where along the normal (towards the head)."""
+    placed = [s for s in slices if s.position is not None]
+    if 2 * len(placed) > len(slices):
+        oriented = [s.orientation for s in placed if s.orientation is not None]
+        normal = np.cross(oriented[0][:3], oriented[0][3:]) if oriented else np.array([0.0, 0, 1])
+        heights = np.array([s.position @ normal for s in placed if s.position is not None])
+        if _tells_apart(heights):
+            if n_lost := len(slices) - len(placed):
+                warnings.append(f"{n_lost} slices without ImagePositionPatient are left out")
+            return placed, heights
+    located = [s.location_mm for s in slices if s.location_mm is not None]
+    if len(located) == len(slices) and _tells_apart(np.array(located)):
+        warnings.append("no usable ImagePositionPatient: ordered by SliceLocation")
+        return slices, np.array(located)
+    return slices, _counted_heights_mm(slices, warnings)
+
+
+def _tells_apart(heights: FloatArray) -> bool:
+    distinct = len(np.unique(np.round(heights, 3)))
+    return bool(np.isfinite(heights).all() and 2 * distinct > len(heights))
+
+
+def _counted_heights_mm(slices: list[SliceInfo], warnings: list[str]) -> FloatArray:
+    """Heights from numbers or names alone, head first, spaced as the headers say."""
+    if len(slices) == 1:
+        return np.zeros(1)
+    steps_mm = [s.thickness_mm for s in slices if s.thickness_mm is not None]
+    if not steps_mm:
+        raise ScanError(
+            f"{slices[0].path}: no ImagePositionPatient, SliceLocation, SpacingBetweenSlices or "
+            "SliceThickness, so the distance between slices is unknown; export the series again "
+            "with its geometry"
+        )
+    numbers = [s.instance for s in slices if s.instance is not None]
+    if len(numbers) == len(slices) and _tells_apart(np.array(numbers, dtype=float)):
+        by, ranks = "InstanceNumber", np.array(numbers, dtype=float)
+        ranks = (ranks - ranks.min()) / np.median(np.diff(np.unique(ranks)))
+    else:
+        by, ranks = "file name", np.arange(len(slices), dtype=float)
+    warnings.append(f"no slice positions: ordered by {by}, head first")
+    return -ranks * float(np.median(steps_mm))
+
+
+def assemble(stack: Stack, images: Sequence[Image]) -> Volume:
+    """Put decoded images (one for each slice of the stack) on one regular grid.
+
+    Raises
+    ------
+    ScanError
+        No image says how large its pixels are.
+    """
+    warnings = list(stack.warnings)
+    hu, pixel_mm = _same_grid(stack.slices, images, warnings)
+    hu, slice_mm = _regular_heights(hu, stack, warnings)
+    first = next((s.orientation for s in stack.slices if s.orientation is not None), None)
+    return _to_patient_axes(hu, (slice_mm, *pixel_mm), first, warnings)
+
+
+def _same_grid(
+    slices: Sequence[SliceInfo], images: Sequence[Image], warnings: list[str]
+) -> tuple[Image, tuple[float, float]]:
+    """Stack images; those of another size or pixel spacing are resampled to the commonest."""
+    grids = [
+        (image.shape, _pixel_mm_after(info, image))
+        for info, image in zip(slices, images, strict=True)
+    ]
+    known = Counter(grid for grid in grids if grid[1] is not None)
+    if not known:
+        raise ScanError(
+            f"{slices[0].path}: no PixelSpacing, so volumes are unknown; "
+            "export the series again with its geometry"
+        )
+    (shape, pixel_mm), _ = known.most_common(1)[0]
+    assert pixel_mm is not None  # for the type checker: `known` has no others
+    if n_odd := sum(grid != (shape, pixel_mm) for grid in grids):
+        warnings.append(f"{n_odd} slices of another size or pixel spacing are resampled")
+    main = slices[grids.index((shape, pixel_mm))]
+    hu = np.empty((len(images), *shape), dtype=np.int16)
+    for index, (info, image, grid) in enumerate(zip(slices, images, grids, strict=True)):
+        if grid == (shape, pixel_mm):
+            hu[index] = image
+            continue
+        own_mm = grid[1] or pixel_mm
+        scale = np.array(pixel_mm) / own_mm
+        offset = _offset_px(main, info, np.array(pixel_mm), np.array(own_mm), shape, image.shape)
+        ndimage.affine_transform(
+            image, scale, offset, output=hu[index], order=1, mode="constant", cval=AIR_HU
+        )
+    return hu, pixel_mm
+
+
+def _pixel_mm_after(info: SliceInfo, image: Image) -> tuple[float, float] | None:
+    """Pixel size of a decoded image, which may have been shrunk; rounded against header jitter."""
+    if info.pixel_mm is None:
+        return None
+    rows_mm, columns_mm = np.array(info.pixel_mm) * info.shape / image.shape
+    return round(float(rows_mm), 4), round(float(columns_mm), 4)
+
+
+def _offset_px(
+    main: SliceInfo,
+    other: SliceInfo,
+    main_mm: FloatArray,
+    other_mm: FloatArray,
+    main_shape: tuple[int, ...],
+    other_shape: tuple[int, ...],
+) -> FloatArray:
+    """Return where the main grid begins in the other image, in its pixels (row, column)."""
+    if main.position is None or other.position is None or main.orientation is None:
+        half = (np.array(main_shape) - 1) / 2 * main_mm
+        centred: FloatArray = (np.array(other_shape) - 1) / 2 - half / other_mm
+        return centred
+    shift = main.position - other.position
+    along = np.array([shift @ main.orientation[3:], shift @ main.orientation[:3]])
+    offset: FloatArray = along / other_mm
+    return offset
+
+
+def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Image, float]:
+    """Interpolate between slices where some are missing or their spacing varies."""
+    heights = stack.heights_mm
+    if len(heights) == 1:
+        warnings.append("a single slice: lung volume cannot be measured")
+        return hu, stack.slices[0].thickness_mm or 1.0
+    gaps = -np.diff(heights)
+    step_mm = float(np.median(gaps))
+    torn = np.flatnonzero((gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM))
+    if len(torn):
+        runs = np.split(np.arange(len(heights)), torn + 1)
+        longest = max(runs, key=len)
+        n_lost = len(heights) - len(longest)
+        warnings.append(f"{n_lost} slices far from the others are left out")
+        hu, heights, gaps = hu[longest], heights[longest], gaps[longest[:-1]]
+    if len(gaps) == 0 or np.all(np.abs(gaps / step_mm - 1) <= _UNEVEN_SHARE):
+        return hu, step_mm if len(gaps) == 0 else float(gaps.mean())
+    steps = np.rint(gaps / step_mm)
+    if np.all(np.abs(gaps - steps * step_mm) <= 0.1 * step_mm) and np.mean(steps > 1) < 0.5:
+        warnings.append(f"{int((steps - 1).sum())} missing slices are filled by interpolation")
+    else:
+        span = f"{gaps.min():.2f} to {gaps.max():.2f} mm"
+        warnings.append(f"uneven slice spacing, {span}: resampled to {step_mm:.2f} mm")
+    return _interpolate(hu, heights, step_mm)
+
+
+def _interpolate(hu: Image, heights: FloatArray, step_mm: float) -> tuple[Image, float]:
+    depth = heights[0] - heights
+    n = min(round(depth[-1] / step_mm) + 1, 2 * _MOST_SLICES)
+    at = np.interp(np.linspace(0, depth[-1], n), depth, np.arange(len(depth)))
+    low = np.minimum(at.astype(int), len(depth) - 2)
+    regular = np.empty((n, *hu.shape[1:]), dtype=np.int16)
+    for index, (below, weight) in enumerate(zip(low, at - low, strict=True)):
+        regular[index] = np.rint((1 - weight) * hu[below] + weight * hu[below + 1])
+    return regular, float(depth[-1] / (n - 1))
+
+
+def _to_patient_axes(
+    hu: Image,
+    spacing_mm: tuple[float, float, float],
+    orientation: FloatArray | None,
+    warnings: list[str],
+) -> Volume:
+    """Turn and flip the array so that its axes follow the patient, whatever plane was scanned."""
+    if orientation is None:
+        return Volume(hu, spacing_mm, warnings)
+    row, column = orientation[:3], orientation[3:]
+    directions = np.array([-np.cross(row, column), column, row])[:, ::-1]  # columns: z, y, x
+    wanted = np.array([-1.0, 1.0, 1.0])  # to the feet, to the back, to the left
+    best = max(
+        itertools.permutations(range(3)),
+        key=lambda axes: sum(abs(directions[axis, k]) for k, axis in enumerate(axes)),
+    )
+    turned = hu.transpose(best)
+    flips = tuple(k for k, axis in enumerate(best) if directions[axis, k] * wanted[k] < 0)
+    turned = np.ascontiguousarray(np.flip(turned, flips))
+    z, y, x = (spacing_mm[axis] for axis in best)
+    return Volume(turned, (z, y, x), warnings)
