@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, field
 
 from tidegauge.bench.workspace import Limits
 from tidegauge.errors import InputError
+
+MAX_HOURS = 10_000  # a year and more; beyond, system calls refuse the number
 
 
 class BudgetExceededError(Exception):
@@ -33,8 +34,8 @@ class Budget:
     steps_used: int = 0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.limits.hours) and self.limits.hours > 0):
-            raise InputError(f"hours={self.limits.hours:g}: must be above 0")
+        if not 0 < self.limits.hours <= MAX_HOURS:  # NaN is refused too
+            raise InputError(f"hours={self.limits.hours:g}: must be above 0, at most {MAX_HOURS:,}")
         if self.limits.steps < 1:
             raise InputError(f"steps={self.limits.steps}: must be at least 1")
 

@@ -52,7 +52,8 @@ def main() -> None:
 def set_process_options() -> None:
     """Adopt orphans, so that no child escapes the tree; stop when the runner dies."""
     libc = ctypes.CDLL(None)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if os.getppid() != 1:  # in a PID namespace its first process adopts them, and reaps them too
+        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     signal.signal(signal.SIGTERM, lambda *_: end_tree())
 

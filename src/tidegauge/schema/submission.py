@@ -239,7 +239,7 @@ def _read_bytes(source: Source, max_bytes: int) -> bytes:
         head = stream.read(2)
         if head == b"\x1f\x8b":
             stream.seek(0)
-            with gzip.GzipFile(fileobj=stream) as unzipped:
+            with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
                 return unzipped.read(max_bytes + 1)
         return head + stream.read(max_bytes + 1 - len(head))
     finally:

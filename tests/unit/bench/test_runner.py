@@ -131,7 +131,7 @@ import json, sys
 heard = open("heard.jsonl", "w")
 for line in ['{"run": "echo hello; exit 7"}', '{"run": "yes 0123456789 | head -c 1000000"}',
              'not json', '[1]', '{"walk": 1}', '{"run": "pwd; cat /dev/stdin"}',
-             '{"finish": true}']:
+             '{"run": "a\\\\u0000b"}', '{"run": "\\\\ud800"}', '{"finish": true}']:
     print(line, flush=True)
     if "finish" not in line:
         heard.write(sys.stdin.readline()); heard.flush()
@@ -145,7 +145,8 @@ import time; time.sleep(60)
     assert len(told[1]["output"]) < 17_000
     assert all(answer["output"].startswith("not a request") for answer in told[2:5])
     assert told[5]["output"].strip() == str(folder / "workspace")
-    assert [answer["steps_left"] for answer in told] == [49, 48, 47, 46, 45, 44]
+    assert [answer["steps_left"] for answer in told] == [49, 48, 47, 46, 45, 44, 43, 42]
+    assert [answer["exit_code"] for answer in told[6:]] == [126, 126]  # no such command can be
     assert report["exit_cause"] == "finished"
     assert report["submission_exists"] is False
 
@@ -207,7 +208,7 @@ def test_record_is_what_horizon_reads(surge: Prepared, tmp_path: Path, run_it: R
 
 
 def test_impossible_options_are_refused_before_anything_runs(run_it: RunIt, tmp_path: Path) -> None:
-    for options in ({"seconds": 0}, {"seconds": float("nan")}, {"steps": 0}):
+    for options in ({"seconds": 0}, {"seconds": float("nan")}, {"seconds": 1e12}, {"steps": 0}):
         with pytest.raises(InputError):
             run_it("true", **options)
     with pytest.raises(InputError, match="quotes"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import signal
@@ -63,6 +64,9 @@ def test_valid_and_invalid_uploads_get_the_sentences_of_the_contract(
     status, body = ask(port, request(form(sample[:-20])))
     assert status == 200
     assert json.loads(body)["result"].startswith("Submission invalid! ")
+    assert ask(port, request(form(gzip.compress(sample)))) == (
+        200, '{"result":"Submission is valid."}',
+    )  # fmt: skip
     assert ask(port, request(b"", path="/health", method="GET")) == (200, '{"status":"running"}')
 
 
@@ -99,6 +103,12 @@ def test_misuse_gets_a_plain_error(port: int) -> None:
     assert ask(port, request(b"", path="/nowhere"))[0] == 404
     assert ask(port, request(form(b"x", name="other")))[0] == 400
     assert ask(port, request(b"no form at all"))[0] == 400
+    assert ask(port, request(b"x").replace(b"; boundary=B", b""))[0] == 400
+    text_field = form(b"x").replace(b'; filename="s.csv"', b"")
+    assert ask(port, request(text_field))[0] == 400
+    two_files = form(b"x")[:-7] + form(b"y")
+    assert ask(port, request(two_files))[0] == 400
+    assert ask(port, b"nonsense\r\n\r\n")[0] == 400
     plain = request(b"abc").replace(b"multipart/form-data; boundary=B", b"text/csv")
     assert ask(port, plain)[0] == 400
 
