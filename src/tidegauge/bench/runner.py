@@ -97,7 +97,8 @@ def run_agent(
         make_workspace(prepared, run.workspace, limits=options.limits, counts_steps=counts_steps)
         began = time.time()
         ending = _work(run)
-        report = _grade(run) | _run_report(run, ending, began)
+        report = _run_report(run, ending, began, time.time())
+        report = _grade(run) | report
         with atomic_write(run.folder / "report.json") as handle:
             json.dump(report, handle, indent=2)
         end_run(run.folder, finished_record(record, report, prepared, options), runs)
@@ -238,8 +239,7 @@ def _grade(run: _Run) -> Report:
     return grade.report(run.prepared) | extra
 
 
-def _run_report(run: _Run, ending: Ending, began: float) -> Report:
-    ended = time.time()
+def _run_report(run: _Run, ending: Ending, began: float, ended: float) -> Report:
     options = run.options
     return {
         "run_id": run.run_id,

@@ -81,7 +81,6 @@ def test_step_agent_is_stopped_at_its_time_with_all_its_children(
     marker = f"77{os.getpid()}.5"
     # A daemon of its own session, whose parent is gone, and a command that never ends.
     command = f"(setsid nohup sleep {marker} >/dev/null 2>&1 &); {SUBMIT}; sleep {marker}"
-    began = time.monotonic()
     report, folder = run_it(
         steps_agent(tmp_path, ENDLESS, command), protocol="steps", seconds=1.5, isolation=kind
     )
@@ -90,7 +89,6 @@ def test_step_agent_is_stopped_at_its_time_with_all_its_children(
     assert not running(f"sleep {marker}")
     assert heard(folder)[-1] == {"stopped": "time"}
     assert report["valid_submission"]  # what it left is graded
-    assert time.monotonic() - began < 60
 
 
 def test_plain_agent_is_stopped_at_its_time_with_all_its_children(kind: str, run_it: RunIt) -> None:
