@@ -59,7 +59,7 @@ class RunsSummary:
             ("families", f"{self.families:,}"),
             ("task sources", _counts(self.sources)),
             ("human sources", _counts(self.human_sources)),
-            ("task length", "{:.3g} to {:.4g} minutes".format(*self.minutes_range)),
+            ("task length", "{:.4g} to {:.4g} minutes".format(*self.minutes_range)),
             ("human runs", f"{self.human_total:,}"),
             ("  successful", f"{self.human_successful:,}"),
             ("  failed", f"{self.human_failed:,}"),
