@@ -124,14 +124,13 @@ def _answer(agent: AgentProcess, message: dict[str, Any], budget: Budget) -> dic
         what = message.get("error") or 'write {"run": "shell command"} or {"finish": true}'
         return {"exit_code": None, "output": f"not a request: {what}", "clipped": False}
     agent.send_control({"run": command, "seconds": budget.seconds_left})
-    while True:
-        answer = agent.receive_control(budget.seconds_left)
-        if answer is None:
-            raise BudgetExceededError("time", budget.seconds_left, budget.limits.hours * 3600)
-        if "exit_code" in answer:
-            return answer
-        # The agent exited while its command ran: nobody waits for the answer.
+    answer = agent.receive_control(budget.seconds_left)
+    if answer is None:
+        limit = budget.limits.hours * 3600
+        raise BudgetExceededError("time", limit, limit)
+    if "exit_code" not in answer:  # the agent exited: nobody waits for the answer
         raise AgentGoneError
+    return answer
 
 
 def _parse(line: bytes) -> dict[str, Any]:

@@ -42,9 +42,13 @@ class RowReader:
 
     def __init__(self, text: str, *, max_rows: int) -> None:
         self._text = text
-        self._reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        self._reader = csv.reader(self._stream(), strict=True)
         self._max_rows = max_rows
         self._header: list[str] = []
+
+    def _stream(self) -> io.TextIOWrapper:
+        # Not StringIO, which takes four bytes for every character.
+        return io.TextIOWrapper(io.BytesIO(self._text.encode()), encoding="utf-8", newline="")
 
     def check_header(self, columns: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return the problems and the notes of the first line."""
@@ -93,9 +97,11 @@ class RowReader:
         """
         if '"' in self._text or "\r" in self._text:
             return None
+        if self._text.count("\n") > self._max_rows + 1:
+            return None  # millions of lines: the reader stops early, a split would not
         rows = self._text.removesuffix("\n").split("\n")[1:]
         width = len(self._header)
-        if not 0 < len(rows) <= self._max_rows or max(map(len, rows)) > csv.field_size_limit():
+        if not rows or max(map(len, rows)) > csv.field_size_limit():
             return None
         if set(map(str.count, rows, repeat(","))) != {width - 1}:
             return None
@@ -116,7 +122,7 @@ class RowReader:
         return [line for line, row in self._numbered() if len(row) == len(self._header)]
 
     def _numbered(self) -> list[tuple[int, list[str]]]:
-        reader = csv.reader(io.StringIO(self._text, newline=""), strict=True)
+        reader = csv.reader(self._stream(), strict=True)
         next(filter(None, reader))
         found: list[tuple[int, list[str]]] = []
         with contextlib.suppress(csv.Error):  # `read` has named it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +157,17 @@ def test_gzip_bomb_is_refused_without_being_unpacked() -> None:
 def test_endless_rows_are_not_all_read() -> None:
     rows = [f"x{i},1,1" for i in range(20_000)]
     assert "the rest was not read" in check(table(*rows)).sentence()
+
+
+def test_millions_of_lines_take_little_memory() -> None:
+    """The file is 20 MB; splitting it whole would hold ten million strings."""
+    data = f"{HEADER}\n".encode() + b"ab\n" * 7_000_000
+    tracemalloc.start()
+    verdict = check(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert "the rest was not read" in verdict.sentence()
+    assert peak < 6 * len(data)
 
 
 def test_line_numbers_count_quoted_newlines_and_blank_lines() -> None:
