@@ -24,7 +24,8 @@ from tidegauge.bench.process import AgentGoneError, AgentProcess
 MAX_LINE_BYTES = 4 * 1024 * 1024
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS = 0.5
-_PARTING_SECONDS = 0.3  # to read the last message before the end
+_WRITE_SECONDS = 0.3  # for an agent that does not read, beyond its time
+_PARTING_SECONDS = 0.8  # to read the last message before the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def run_steps(
             watch()
             reply = {**answer, **budget.left()}
             transcript.write("runner", message=reply)
-            agent.write_line(reply, budget.seconds_left + _PARTING_SECONDS)
+            agent.write_line(reply, budget.seconds_left + _WRITE_SECONDS)
             budget.check_time()
             if budget.steps_left == 0:
                 raise BudgetExceededError("steps", budget.steps_used, budget.limits.steps)
@@ -114,7 +115,7 @@ def run_steps(
 def _say_stopped(agent: AgentProcess, transcript: Transcript, kind: str) -> None:
     transcript.write("stopped", cause=kind)
     with contextlib.suppress(AgentGoneError):
-        agent.write_line({"stopped": kind}, _PARTING_SECONDS)
+        agent.write_line({"stopped": kind}, _WRITE_SECONDS)
         agent.receive_control(_PARTING_SECONDS)  # it may exit by itself; then no need to wait
 
 
