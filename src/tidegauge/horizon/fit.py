@@ -17,7 +17,8 @@ from tidegauge.horizon.design import Design
 from tidegauge.horizon.frequentist import logistic_ridge
 from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, HorizonOptions, HorizonPriors
 from tidegauge.horizon.packing import Point, layout_of, unpack
-from tidegauge.horizon.whitening import Reference, reference_at, to_centred, whitened_density
+from tidegauge.horizon.reference import Reference, reference_at
+from tidegauge.horizon.whitening import to_centred, whitened_density
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:

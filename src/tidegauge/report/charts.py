@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,3 +39,14 @@ def save_chart(chart: alt.TopLevelMixin, stem: Path) -> list[Path]:
     png.write_bytes(vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
     svg.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
     return [png, svg]
+
+
+def chart_svg(chart: alt.TopLevelMixin) -> str:
+    """Return the chart as an SVG element for a page to hold: no script, no network."""
+    svg: str = vl_convert.vegalite_to_svg(specification(chart))
+    return svg[svg.index("<svg") :]
+
+
+def chart_data(rows: Sequence[Mapping[Any, Any]]) -> alt.Data:
+    """Return rows as inline chart data."""
+    return alt.Data(values=[dict(row) for row in rows])

@@ -34,9 +34,10 @@ def fit_plots(analysis: Analysis) -> Callable[[Path], None]:
                 "trace": trace_chart(analysis.fit),
                 "rank": rank_chart(analysis.fit),
                 "sampling": sampling_chart(analysis.fit.diagnosis.parameters),
-                "predictive_success": success_chart(analysis.predictive),
                 "difficulty": difficulty_chart(analysis.fit),
             }
+            if analysis.predictive.rates:  # none where every task is outside the buckets
+                charts["predictive_success"] = success_chart(analysis.predictive)
             if analysis.predictive.human:
                 charts["predictive_human"] = human_chart(analysis.predictive)
         for name, chart in charts.items():
@@ -67,7 +68,7 @@ def _watched(fit: HorizonFit) -> dict[str, np.ndarray]:
     draws = {name: getattr(fit.point, name) for name in _SCALARS}
     table = fit.diagnosis.parameters
     worst = str(table["parameter"].iloc[int(table["ess_bulk"].to_numpy().argmin())])
-    name, _, label = worst.rstrip("]").partition("[")
+    name, _, label = worst.removesuffix("]").partition("[")
     if label:
         names = {
             "alpha": fit.design.agents,

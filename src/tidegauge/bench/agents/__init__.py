@@ -1,0 +1,19 @@
+"""Agents that ship, each a command: they know only the workspace."""
+
+from __future__ import annotations
+
+# What `--agent NAME` stands for; any other text is a shell command.
+SHIPPED = {
+    "sample": "python -m tidegauge.bench.agents.sample",
+    "naive": "python -m tidegauge.bench.agents.naive",
+    "fvc": "python -m tidegauge fvc solve --input input --output submission/submission.csv "
+    '--seed "$TIDEGAUGE_SEED" --validate-url "$SERVER_URL" --quiet',
+}
+
+
+def resolve_agent(agent: str) -> tuple[str, str]:
+    """Return the command and the default alias of what a user gave as ``--agent``."""
+    if agent in SHIPPED:
+        return SHIPPED[agent], agent
+    words = agent.split()
+    return agent, words[0].rpartition("/")[2] if words else "agent"

@@ -1,0 +1,1 @@
+"""Competitions as data plus functions, and the registry that finds them."""

@@ -1,0 +1,198 @@
+"""From raw data to a prepared competition: resumable, and visible only when whole."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+
+from tidegauge.bench.competitions.base import Competition
+from tidegauge.bench.prepared import READY, STAGING, Prepared, finish_prepare, open_prepared
+from tidegauge.errors import InputError
+from tidegauge.io import make_folder
+from tidegauge.progress import SILENT, Progress
+
+
+def prepare_competition(
+    competition: Competition,
+    raw: Path,
+    out: Path,
+    *,
+    verify: bool = True,
+    copy: bool = False,
+    progress: Progress = SILENT,
+) -> Prepared:
+    """Split raw data into out/public and out/private.
+
+    Parameters
+    ----------
+    raw : Path
+        A folder with the competition's files, or a .zip of it.
+    verify : bool
+        Compare the tables with the checksums of those made from the original data.
+    copy : bool
+        Copy scans even where they could be linked.
+
+    Raises
+    ------
+    InputError
+        The raw data cannot be used, or the checksums differ.
+    """
+    make_folder(out)
+    finish_prepare(out)
+    staging = _staging(out, raw)
+    try:
+        _fill(competition, raw, staging, verify=verify, copy=copy, progress=progress)
+    except InputError:
+        shutil.rmtree(staging)  # of unusable data nothing is worth keeping
+        raise
+    (staging / READY).touch()
+    finish_prepare(out)
+    return open_prepared(competition, out)
+
+
+def _staging(out: Path, raw: Path) -> Path:
+    """Return the staging folder; what a killed preparation of the same data left is kept."""
+    staging = out / STAGING
+    try:
+        source = f"{raw.resolve()} {raw.stat().st_mtime_ns}"
+    except OSError:
+        source = ""
+    marker = staging / "source"
+    if staging.exists() and not (marker.is_file() and marker.read_text() == source):
+        shutil.rmtree(staging)
+    make_folder(staging)
+    marker.write_text(source)
+    return staging
+
+
+def _fill(
+    competition: Competition,
+    raw: Path,
+    staging: Path,
+    *,
+    verify: bool,
+    copy: bool,
+    progress: Progress,
+) -> None:
+    private = make_folder(staging / "private")
+    private.chmod(0o700)
+    public = make_folder(staging / "public")
+    folder = _raw_folder(raw, staging, progress)
+    competition.prepare(folder, public, private)
+    (public / "description.md").write_text(competition.description, encoding="utf-8")
+    for answer in private.iterdir():
+        answer.chmod(0o600)
+    if verify:
+        _verify(competition, staging)
+    if competition.scans is not None:
+        _place_scans(competition.scans(folder, public), copy=copy, progress=progress)
+    shutil.rmtree(staging / "raw", ignore_errors=True)
+
+
+def simulate_and_prepare(
+    competition: Competition,
+    out: Path,
+    *,
+    seed: int,
+    scans: bool = False,
+    progress: Progress = SILENT,
+) -> Prepared:
+    """Prepare a competition from simulated raw data of the same shape."""
+    make_folder(out)
+    with tempfile.TemporaryDirectory(prefix=".simulated-", dir=out) as name:
+        raw = Path(name) / "raw"
+        competition.simulate(raw, seed, scans, progress)
+        return prepare_competition(competition, raw, out, verify=False, progress=progress)
+
+
+def _verify(competition: Competition, staging: Path) -> None:
+    differ = []
+    for name, expected in competition.checksums.items():
+        with open(staging / name, "rb") as handle:
+            found = hashlib.file_digest(handle, "md5").hexdigest()
+        if found != expected:
+            differ.append(f"{name} is {found}, expected {expected}")
+    if differ:
+        raise InputError(
+            f"the raw data is not the original of {competition.competition_id}: its tables have "
+            f"other MD5 checksums ({'; '.join(differ)}); give the original files, "
+            "or pass --no-verify to use these"
+        )
+
+
+def _place_scans(moves: list[tuple[Path, Path]], *, copy: bool, progress: Progress) -> None:
+    with progress.step("placing scans", total=len(moves)) as step:
+        for done, (source, target) in enumerate(moves):
+            step.update(done, target.name)
+            if target.is_dir():
+                continue  # whole: it was renamed into place
+            part = target.with_name(f".{target.name}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            make_folder(target.parent)
+            shutil.copytree(source, part, copy_function=shutil.copy2 if copy else link_or_copy)
+            os.rename(part, target)
+
+
+def link_or_copy(source: str, target: str) -> str:
+    """Hard-link a file, or copy it where the two places share no file system."""
+    with contextlib.suppress(OSError):
+        os.link(source, target, follow_symlinks=True)
+        return target
+    return str(shutil.copy2(source, target))
+
+
+def _raw_folder(raw: Path, staging: Path, progress: Progress) -> Path:
+    """Return the folder that holds the tables, unpacking a .zip first."""
+    if not raw.exists():
+        raise InputError(f"{raw}: no such folder or .zip; give the raw data, or pass --simulate")
+    if raw.is_dir():
+        archives = sorted(raw.glob("*.zip"))
+        if any(raw.glob("*.csv")) or len(archives) != 1:
+            return raw
+        raw = archives[0]
+    if not zipfile.is_zipfile(raw):
+        raise InputError(f"{raw}: neither a folder nor a .zip; give the raw data")
+    folder = _unpack(raw, make_folder(staging / "raw"), progress)
+    inner = [path for path in folder.iterdir() if path.is_dir()]
+    if not any(folder.glob("*.csv")) and len(inner) == 1:
+        return inner[0]  # an archive of a folder rather than of its contents
+    return folder
+
+
+def _unpack(archive: Path, folder: Path, progress: Progress) -> Path:
+    """Unpack what is not yet there; a member can leave `folder` neither by name nor by link."""
+    try:
+        with zipfile.ZipFile(archive) as zipped:
+            members = [m for m in zipped.infolist() if not m.is_dir()]
+            with progress.step(f"unpacking {archive.name}", total=len(members)) as step:
+                for done, member in enumerate(members):
+                    step.update(done)
+                    _unpack_member(zipped, member, _safe_target(archive, member, folder))
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"{archive}: cannot be unpacked ({error}); download it again") from error
+    return folder
+
+
+def _safe_target(archive: Path, member: zipfile.ZipInfo, folder: Path) -> Path:
+    name = Path(member.filename.replace("\\", "/"))
+    is_link = (member.external_attr >> 16) & 0o170000 == 0o120000
+    if name.is_absolute() or ".." in name.parts or is_link:
+        raise InputError(
+            f"{archive}: member {member.filename!r} leads out of the archive; refuse such a file"
+        )
+    return folder / name
+
+
+def _unpack_member(zipped: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:
+    if target.is_file() and target.stat().st_size == member.file_size:
+        return
+    make_folder(target.parent)
+    part = target.with_name(target.name + ".part")
+    with zipped.open(member) as source, open(part, "wb") as sink:
+        shutil.copyfileobj(source, sink)
+    os.replace(part, target)

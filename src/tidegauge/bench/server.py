@@ -1,0 +1,213 @@
+"""The validation endpoint: POST /validate, GET /health.
+
+It is given the public sample submission's keys and nothing else, so no score, rank or answer can
+be in a reply, a log or an error. Uploads are independent: each is parsed into its own buffer and
+large ones are checked on a thread, so that slow or large uploads hold up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tidegauge.errors import InputError
+from tidegauge.schema.submission import MAX_BYTES, Source, Verdict
+
+Check = Callable[[Source], Verdict]
+_FORM_OVERHEAD_BYTES = 64 * 1024  # boundaries, headers and small fields beside the file
+_BACKLOG = 1024
+# Checked at once, in a few milliseconds: a thread that computes makes the loop wait for the
+# interpreter's lock, five milliseconds at each of its system calls.
+_SMALL_BYTES = 256 * 1024
+_CHECKING_THREADS = 4  # each may hold one whole table in memory
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """How large an upload may be, and how long it may take."""
+
+    max_bytes: int = MAX_BYTES
+    seconds_per_upload: float = 60.0
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+def make_app(check: Check, limits: ServerLimits | None = None) -> Starlette:
+    """Return the application; `check` is called on a worker thread with the uploaded file."""
+    limits = limits or ServerLimits()
+    threads: list[anyio.CapacityLimiter] = []  # made inside the running loop
+
+    async def validate(request: Request) -> Response:
+        if not threads:
+            threads.append(anyio.CapacityLimiter(_CHECKING_THREADS))
+        try:
+            async with asyncio.timeout(limits.seconds_per_upload):
+                upload = await _receive(request, limits.max_bytes)
+        except TimeoutError:
+            return _error(408, f"the upload took over {limits.seconds_per_upload:g} seconds")
+        except _TooLargeError:
+            return _error(413, f"the upload is larger than {limits.max_bytes:,} bytes")
+        except MultiPartException as error:
+            return _error(400, f"not a multipart form ({error.message})")
+        except ClientDisconnect:
+            return _error(400, "the client left")
+        if upload is None:
+            return _error(400, "send the submission as the multipart field `file`")
+        with upload.file as file:
+            if (upload.size or 0) <= _SMALL_BYTES:
+                verdict = check(file)
+            else:
+                verdict = await anyio.to_thread.run_sync(check, file, limiter=threads[0])
+        return JSONResponse({"result": verdict.sentence()})
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "running"})
+
+    return Starlette(
+        routes=[Route("/validate", validate, methods=["POST"]), Route("/health", health)]
+    )
+
+
+def _error(status: int, what: str) -> Response:
+    return JSONResponse({"error": what}, status_code=status)
+
+
+async def _receive(request: Request, max_bytes: int) -> UploadFile | None:
+    """Parse the body as it arrives; a declared length is believed before a byte is read."""
+    limit = max_bytes + _FORM_OVERHEAD_BYTES
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > limit:
+        raise _TooLargeError
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        return None
+    parser = MultiPartParser(request.headers, _limited(request, limit), max_files=1, max_fields=16)
+    form = await parser.parse()
+    found = form.get("file")
+    if isinstance(found, UploadFile):
+        return found
+    await form.close()
+    return None
+
+
+async def _limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
+    received = 0
+    async for chunk in request.stream():
+        received += len(chunk)
+        if received > limit:
+            raise _TooLargeError
+        yield chunk
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn that leaves signals to us: it would re-raise them and end with their code."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _make_server(app: Starlette) -> _Server:
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=3,
+        backlog=_BACKLOG,
+    )
+    return _Server(config)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Bind one TCP socket; port 0 takes a free one.
+
+    Raises
+    ------
+    InputError
+        The address is in use or not ours.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        # The protocol by name: asyncio switches off Nagle's algorithm, which would hold every
+        # reply for 40 ms, only for sockets that say they are TCP.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise InputError(f"{host}: not an address of this machine ({error})") from error
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(_BACKLOG)  # only now is the port ours: two may bind it before either listens
+    except OSError as error:
+        bound.close()
+        raise InputError(
+            f"cannot listen on {host}:{port} ({error.strerror}); stop what uses it, or choose "
+            "another with --port, --also (0 for none) or --host"
+        ) from error
+    return bound
+
+
+def serve(app: Starlette, sockets: Sequence[socket.socket]) -> None:
+    """Serve on all sockets from this process until SIGINT or SIGTERM, then finish what runs."""
+    server = _make_server(app)
+
+    gc.freeze()  # what is loaded now stays: uploads need not be searched for garbage among it
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        await server.serve(sockets=list(sockets))
+
+    asyncio.run(main())
+
+
+@contextlib.contextmanager
+def serving(app: Starlette, sockets: Sequence[socket.socket]) -> Iterator[None]:
+    """Serve from a thread of this process while the block runs."""
+    server = _make_server(app)
+
+    def main() -> None:
+        asyncio.run(server.serve(sockets=list(sockets)))
+
+    thread = threading.Thread(target=main, name="validator", daemon=True)
+    thread.start()
+    try:
+        while not server.started and thread.is_alive():
+            threading.Event().wait(0.005)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@contextlib.contextmanager
+def unix_socket() -> Iterator[tuple[socket.socket, Path]]:
+    """Bind a Unix socket on a short path of its own; a sandbox can be given just that file."""
+    with tempfile.TemporaryDirectory(prefix="tidegauge-") as folder:
+        path = Path(folder) / "validator"
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        bound.bind(str(path))
+        path.chmod(0o666)  # who sees the file may validate; the folder is for its owner
+        yield bound, path

@@ -1,0 +1,198 @@
+"""Solve the competition: a valid submission in seconds, then better ones until done or out of time.
+
+Stages, each of which ends by replacing the submission atomically:
+
+1. the direct model on the tables, as it is;
+2. the candidate that inner cross-validation chooses on the tables;
+3. where there are scans: the same with what they measure, kept if it did better inside.
+
+Then the whole procedure is cross-validated once more around itself, to say where it stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tidegauge.errors import InputError
+from tidegauge.fvc.cohort import Cohort
+from tidegauge.fvc.crossval import NESTED, OUTER_FOLDS, crossval
+from tidegauge.fvc.forecasters.hierarchical import HierarchicalFit
+from tidegauge.fvc.inputs import TestSet, add_scans, has_scans, read_test, read_training
+from tidegauge.fvc.interrupts import shield_workers
+from tidegauge.fvc.panel import LEAST_PATIENTS, Panel, fit_one, fit_panel
+from tidegauge.fvc.predict import measure_for
+from tidegauge.fvc.standing import Standing, find_standing
+from tidegauge.fvc.store import SavedModel
+from tidegauge.fvc.submit import write_forecast
+from tidegauge.progress import SILENT, Progress
+
+STANDING_REPEATS = 2
+QUICK = "direct"
+_R_HAT_LIMIT = 1.05
+_UNITS_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class DeadlineReached(Exception):
+    """The time limit has come; what is written stays."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """How a submission came about.
+
+    Attributes
+    ----------
+    chosen : str
+        The forecaster behind the file that was left.
+    n_rows, n_patients : int
+        What was forecast.
+    standing : Standing or None
+        None where time or patients did not suffice to find it.
+    finished : bool
+        False when the deadline came first.
+    seconds : float
+    """
+
+    chosen: str
+    n_rows: int
+    n_patients: int
+    standing: Standing | None
+    finished: bool
+    seconds: float
+
+
+def parse_duration(text: str) -> float:
+    """Return seconds from text such as ``12h``, ``30m``, ``90s`` or ``90``.
+
+    Raises
+    ------
+    InputError
+        It is something else, or not above 0.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    seconds = float(match[1]) * _UNITS_SECONDS[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise InputError(f"time limit {text!r}: give a duration such as 12h, 30m or 90s")
+    return seconds
+
+
+def solve(
+    folder: Path,
+    output: Path,
+    *,
+    seed: int = 1,
+    time_limit_seconds: float = 12 * 3600.0,
+    workers: int | None = None,
+    progress: Progress = SILENT,
+) -> Solution:
+    """Write the best submission that the time allows.
+
+    Raises
+    ------
+    InputError
+        A fault of the input; nothing is written then.
+    """
+    began = time.monotonic()
+    shield_workers()
+    training = read_training(folder, progress=progress)
+    test = read_test(folder, progress=progress)
+    write_forecast(fit_one(training, QUICK, seed=seed), test, output)
+    progress.note(f"{output}: a first valid submission is written ({len(test.asked.keys):,} rows)")
+    state = Solution(QUICK, len(test.asked.keys), test.cohort.n_patients, None, False, 0.0)
+    stages = _improve(folder, output, training, test, seed, workers, progress)
+    try:
+        with _deadline(time_limit_seconds - (time.monotonic() - began)):
+            for chosen, standing in stages:
+                state = replace(state, chosen=chosen, standing=standing)
+            state = replace(state, finished=True)
+    except DeadlineReached:
+        progress.note(f"time limit reached; {output} holds the best submission so far")
+    return replace(state, seconds=time.monotonic() - began)
+
+
+def _improve(
+    folder: Path,
+    output: Path,
+    training: Cohort,
+    test: TestSet,
+    seed: int,
+    workers: int | None,
+    progress: Progress,
+) -> Iterator[tuple[str, Standing | None]]:
+    """Yield after each better submission, and at last with where it stands."""
+    if training.n_patients < LEAST_PATIENTS:
+        progress.note(f"{training.n_patients} patients are too few to compare forecasters on")
+        return
+    model = fit_model(training, seed=seed, workers=workers, progress=progress)
+    write_forecast(model.blend, test, output)
+    yield model.chosen, None
+    if has_scans(folder, "train"):
+        training = add_scans(training, folder / "train", workers=workers, progress=progress)
+        model = fit_model(training, seed=seed, workers=workers, progress=progress)
+        measured = measure_for(model, test.cohort, folder, workers=workers, progress=progress)
+        test = replace(test, cohort=measured)
+        write_forecast(model.blend, test, output)
+        yield model.chosen, None
+    if training.n_patients < 2 * LEAST_PATIENTS:
+        return
+    result = crossval(
+        training, repeats=STANDING_REPEATS, seed=seed, workers=workers, progress=progress
+    )
+    scores = result.per_patient()[NESTED].to_numpy()
+    yield model.chosen, find_standing(scores, n_test=test.cohort.n_patients, seed=seed)
+
+
+def fit_model(
+    training: Cohort, *, seed: int, workers: int | None = None, progress: Progress = SILENT
+) -> SavedModel:
+    """Choose a forecaster by inner cross-validation and refit it on everyone."""
+    meta: dict[str, Any] = {"seed": seed, "n_patients": training.n_patients, "folds": OUTER_FOLDS}
+    names = training.baselines.feature_names
+    if training.n_patients < LEAST_PATIENTS:
+        quick = fit_one(training, QUICK, seed=seed)
+        return SavedModel(quick, quick, QUICK, names, meta)
+    panel = fit_panel(training, seed=seed, workers=workers, progress=progress)
+    meta["inner_scores"] = panel.inner_scores
+    scores = ", ".join(f"{name} {score:.3f}" for name, score in panel.inner_scores.items())
+    progress.note(f"chose {panel.chosen} by inner cross-validation ({scores})")
+    _warn_of_chains(panel, progress)
+    return SavedModel(panel.best, panel.outlook, panel.chosen, names, meta)
+
+
+def _warn_of_chains(panel: Panel, progress: Progress) -> None:
+    members = {one.name: one for one in (*panel.best.members, *panel.outlook.members)}
+    for name, member in members.items():
+        fitted = member.fitted
+        if isinstance(fitted, HierarchicalFit) and fitted.r_hat > _R_HAT_LIMIT:
+            progress.note(
+                f"{name}: chains disagree (R-hat {fitted.r_hat:.2f}); its forecasts are "
+                "less certain than they look, so try another --seed and compare"
+            )
+
+
+@contextlib.contextmanager
+def _deadline(seconds: float) -> Iterator[None]:
+    """Raise `DeadlineReached` in this block when the time is up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # a signal reaches the main thread only; elsewhere every stage runs to its end
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise DeadlineReached
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,130 @@
+"""A fitted blend on disk: ``model.json`` and ``arrays.npz``, numbers only, nothing executable."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tidegauge.errors import InputError
+from tidegauge.fvc.calibration import Calibration
+from tidegauge.fvc.forecasters.stack import Blend, Member
+from tidegauge.fvc.panel import FORECASTERS
+from tidegauge.io import atomic_folder, finish_commit, sha256_of
+
+FORMAT = "tidegauge-fvc-model"
+VERSION = 1
+_JSON, _ARRAYS = "model.json", "arrays.npz"
+_BLENDS = ("blend", "outlook")
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """What `predict` needs.
+
+    Attributes
+    ----------
+    blend, outlook : Blend
+        For submissions, and for drawing a patient's course.
+    chosen : str
+        Name of the candidate that was chosen.
+    feature_names : tuple of str
+        Scan features it was fitted with; empty for tables alone.
+    training : dict
+        Seed, number of patients, inner scores: for the reader, not for predicting.
+    """
+
+    blend: Blend
+    outlook: Blend
+    chosen: str
+    feature_names: tuple[str, ...]
+    training: dict[str, Any]
+
+
+def save_model(model: SavedModel, folder: Path) -> None:
+    """Write a model folder; a kill leaves the old one or none."""
+    arrays: dict[str, Any] = {}
+    blends = {name: _pack(name, getattr(model, name), arrays) for name in _BLENDS}
+    with atomic_folder(folder) as staging:
+        np.savez(staging / _ARRAYS, **arrays)
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "chosen": model.chosen,
+            **blends,
+            "feature_names": list(model.feature_names),
+            "training": model.training,
+            "sha256": sha256_of(staging / _ARRAYS),
+        }
+        (staging / _JSON).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+
+
+def _pack(name: str, blend: Blend, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Put a blend's arrays among the others and return the rest of it."""
+    members = []
+    for i, member in enumerate(blend.members):
+        state = member.fitted.state()
+        arrays |= {f"{name}.{i}.{key}": np.asarray(value) for key, value in state.items()}
+        calibration = asdict(member.calibration)
+        members.append({"name": member.name, "calibration": calibration, "arrays": sorted(state)})
+    return {"members": members, "weights": list(blend.weights)}
+
+
+def _unpack(name: str, entry: dict[str, Any], arrays: Any) -> Blend:
+    members = []
+    for i, one in enumerate(entry["members"]):
+        state = {key: arrays[f"{name}.{i}.{key}"] for key in one["arrays"]}
+        fitted = FORECASTERS[one["name"]].restore(state)
+        members.append(Member(one["name"], fitted, Calibration(**one["calibration"])))
+    return Blend(tuple(members), tuple(float(w) for w in entry["weights"]))
+
+
+def load_model(folder: Path) -> SavedModel:
+    """Read a model folder.
+
+    Raises
+    ------
+    InputError
+        No model there, one of another version, or a damaged one.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such model folder; make one with `tidegauge fvc fit`")
+    finish_commit(folder)
+    manifest = _manifest(folder / _JSON)
+    path = folder / _ARRAYS
+    if not path.is_file() or sha256_of(path) != manifest.get("sha256"):
+        raise InputError(f"{path}: missing or damaged; fit the model again")
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+            blend, outlook = (_unpack(name, manifest[name], arrays) for name in _BLENDS)
+        return SavedModel(
+            blend,
+            outlook,
+            str(manifest["chosen"]),
+            tuple(manifest["feature_names"]),
+            dict(manifest["training"]),
+        )
+    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        raise InputError(f"{folder}: damaged model ({error}); fit the model again") from error
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: damaged ({error}); fit the model again") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f"{path}: not a tidegauge fvc model; give the folder that `fit` wrote")
+    if manifest.get("version") != VERSION:
+        raise InputError(
+            f"{path}: format version {manifest.get('version')}, this tidegauge reads {VERSION}; "
+            "fit the model again with this version"
+        )
+    return manifest

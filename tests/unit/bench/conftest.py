@@ -1,0 +1,87 @@
+"""Two prepared competitions, and an agent run in a temporary folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegauge.bench.competitions.registry import get_competition
+from tidegauge.bench.isolation import bubblewrap_works, choose_isolation
+from tidegauge.bench.prepare import prepare_competition, simulate_and_prepare
+from tidegauge.bench.prepared import Prepared
+from tidegauge.bench.record import RunOptions
+from tidegauge.bench.runner import run_agent
+from tidegauge.bench.workspace import Limits
+from tidegauge.errors import InputError
+from tidegauge.simulate.osic import simulate_cohort, write_raw
+
+
+@pytest.fixture(scope="session")
+def bubblewrap() -> None:
+    """Skip where there is no bubblewrap, or where it may make no namespaces."""
+    if not bubblewrap_works():
+        pytest.skip("bubblewrap does not work here")
+
+
+@pytest.fixture(scope="session")
+def some_isolation() -> None:
+    """Skip where `--isolation auto` finds none, as it then says."""
+    try:
+        choose_isolation("auto")
+    except InputError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def osic(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return simulate_and_prepare(get_competition("osic"), tmp_path_factory.mktemp("osic"), seed=3)
+
+
+@pytest.fixture(scope="session")
+def small_osic(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """Thirty patients, so that three are tested."""
+    folder = tmp_path_factory.mktemp("small")
+    write_raw(simulate_cohort(n_patients=30, seed=5), folder / "raw")
+    return prepare_competition(
+        get_competition("osic"), folder / "raw", folder / "prepared", verify=False
+    )
+
+
+@pytest.fixture(scope="session")
+def surge(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return simulate_and_prepare(get_competition("surge"), tmp_path_factory.mktemp("surge"), seed=3)
+
+
+@pytest.fixture(autouse=True)
+def own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the user's own list of running agents out of the tests, and theirs out of it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+RunIt = Callable[..., tuple[dict[str, Any], Path]]
+
+
+@pytest.fixture
+def run_it(surge: Prepared, tmp_path: Path) -> RunIt:
+    """Run a command as an agent; return the report and the run's folder."""
+
+    def run(
+        command: str,
+        *,
+        prepared: Prepared = surge,
+        seconds: float = 20.0,
+        steps: int = 500,
+        **more: Any,
+    ) -> tuple[dict[str, Any], Path]:
+        limits = Limits(hours=seconds / 3600, steps=steps)
+        options = RunOptions(
+            **{"isolation": "none", **more}, command=command, alias="a", limits=limits
+        )
+        report = run_agent(prepared, tmp_path / "out", tmp_path / "runs.jsonl", options)
+        (folder,) = (tmp_path / "out").glob(f"*-{report['run_id'][:8]}")
+        return report, folder
+
+    return run
