@@ -36,6 +36,7 @@ from tidegauge.report.page import (
     write_page,
 )
 from tidegauge.report.slices import slice_png
+from tidegauge.scores import FloatArray
 
 
 def write_crossval(result: Crossval, folder: Path) -> None:
@@ -96,26 +97,32 @@ def write_report(
         A fault of the input, or neither file is there.
     """
     model = load_model(model_folder) if model_folder else None
-    sections: list[Section] = []
-    training = result = None
+    training: Cohort | None = None
+    population: list[Prognosis] = []
+    closing: list[Section] = []
     if (folder / "train.csv").is_file():
         training = read_training(folder, progress=progress)
         if scans and has_scans(folder, "train"):
             training = add_scans(training, folder / "train", workers=workers, progress=progress)
         result = crossval(training, repeats=1, seed=seed, workers=workers, progress=progress)
         model = model or fit_model(training, seed=seed, workers=workers, progress=progress)
+        population = _unseen_prognoses(training, result)
+        closing = [_calibration_section(result)]
     if model is None:
         raise InputError(f"{folder / 'train.csv'}: not found; give it, or a saved --model")
+    groups = [("Training patients, forecast unseen", "train", population)] if population else []
     if (folder / "test.csv").is_file():
-        sections += _test_sections(folder, model, workers, progress)
-    if training is not None and result is not None:
-        title = "Training patients, forecast unseen"
-        unseen = _unseen_prognoses(training, result)
-        pictures = _pictures(folder / "train", unseen, model, workers, progress)
-        sections += _patient_sections(title, "training", unseen, pictures)
-        sections.append(_calibration_section(result))
-    if not sections:
+        cohort = read_patients(folder / "test.csv", progress=progress)
+        cohort = measure_for(model, cohort, folder, workers=workers, progress=progress)
+        groups.insert(0, ("Patients", "test", prognose(model.outlook, cohort)))
+    if not groups:
         raise InputError(f"{folder}: neither train.csv nor test.csv; there is nobody to report on")
+    sections = []
+    for title, part, prognoses in groups:
+        pictures = _pictures(folder / part, prognoses, model, workers, progress)
+        faster = faster_share(prognoses, population or prognoses)
+        sections.append(_patient_section(title, part, prognoses, faster, pictures))
+    sections += closing
     page = Page(
         "Lung-function prognosis",
         f"The course from each patient's first visit, by the {model.outlook.members[0].name} model "
@@ -125,16 +132,6 @@ def write_report(
     with atomic_folder(out) as staging:
         write_page(page, staging / "report.html")
     return out / "report.html"
-
-
-def _test_sections(
-    folder: Path, model: SavedModel, workers: int | None, progress: Progress
-) -> list[Section]:
-    cohort = read_patients(folder / "test.csv", progress=progress)
-    cohort = measure_for(model, cohort, folder, workers=workers, progress=progress)
-    prognoses = prognose(model.outlook, cohort)
-    pictures = _pictures(folder / "test", prognoses, model, workers, progress)
-    return _patient_sections("Patients", "patients", prognoses, pictures)
 
 
 def _unseen_prognoses(training: Cohort, result: Crossval) -> list[Prognosis]:
@@ -164,10 +161,13 @@ def _pictures(
     return {one.patient: png for one, png in pairs if png is not None}
 
 
-def _patient_sections(
-    title: str, anchor: str, prognoses: list[Prognosis], pictures: dict[str, bytes]
-) -> list[Section]:
-    faster = faster_share(prognoses)
+def _patient_section(
+    title: str,
+    anchor: str,
+    prognoses: list[Prognosis],
+    faster: FloatArray,
+    pictures: dict[str, bytes],
+) -> Section:
     order = sorted(range(len(prognoses)), key=lambda i: -prognoses[i].fall_probability)
     table = Table(
         ("patient", "age", "first FVC, ml", "Percent", "in a year, ml", "P(10 % fall in a year)"),
@@ -176,15 +176,18 @@ def _patient_sections(
         [f"{anchor}-{prognoses[i].patient}" for i in order],
     )
     cards = [_card(prognoses[i], faster[i], anchor, pictures) for i in order]
-    spread = Figure(
-        chart_svg(charts.decline_chart(prognoses)),
-        "Expected change in the year after the first visit, over these patients.",
-    )
+    spread = [
+        Figure(
+            chart_svg(charts.decline_chart(prognoses)),
+            "Expected change in the year after the first visit, over these patients.",
+        )
+    ]
     intro = Text(
         "Dots are measurements: the first (orange) is all the forecast has seen. The line is the "
         "median, the bands hold 50, 80 and 95 % of what would be measured."
     )
-    return [Section(title, [intro, table, spread, Grid(cards)], anchor)]
+    few = len(prognoses) < _FEWEST_FOR_A_HISTOGRAM
+    return Section(title, [intro, table, *([] if few else spread), Grid(cards)], anchor)
 
 
 def _row(one: Prognosis) -> list[str]:
@@ -206,7 +209,7 @@ def _card(one: Prognosis, faster: float, anchor: str, pictures: dict[str, bytes]
         Facts(
             [
                 ("expected change", f"{one.change_ml_per_year:+,.0f} ml per year"),
-                ("against these patients", f"faster decline than {faster:.0%}"),
+                ("against the population", f"faster decline than {faster:.0%}"),
                 ("a year after the first visit", f"{middle:,.0f} ml ({low:,.0f} to {high:,.0f})"),
                 ("10 % fall within a year", f"probability {one.fall_probability:.0%}"),
             ]
@@ -267,6 +270,7 @@ def _calibration_section(result: Crossval) -> Section:
     )
 
 
+_FEWEST_FOR_A_HISTOGRAM = 10
 _SCORE_COLUMNS = ("score", "score_se", "difference", "difference_se")
 
 
