@@ -97,7 +97,6 @@ def write_report(
         A fault of the input, or neither file is there.
     """
     model = load_model(model_folder) if model_folder else None
-    training: Cohort | None = None
     population: list[Prognosis] = []
     closing: list[Section] = []
     if (folder / "train.csv").is_file():
@@ -117,17 +116,21 @@ def write_report(
         groups.insert(0, ("Patients", "test", prognose(model.outlook, cohort)))
     if not groups:
         raise InputError(f"{folder}: neither train.csv nor test.csv; there is nobody to report on")
-    sections = []
-    for title, part, prognoses in groups:
-        pictures = _pictures(folder / part, prognoses, model, workers, progress)
-        faster = faster_share(prognoses, population or prognoses)
-        sections.append(_patient_section(title, part, prognoses, faster, pictures))
-    sections += closing
+    sections = [
+        _patient_section(
+            title,
+            part,
+            ones,
+            faster_share(ones, population or ones),
+            _pictures(folder / part, ones, model, workers, progress),
+        )
+        for title, part, ones in groups
+    ]
     page = Page(
         "Lung-function prognosis",
         f"The course from each patient's first visit, by the {model.outlook.members[0].name} model "
         f"of {model.training['n_patients']} patients.",
-        sections,
+        [*sections, *closing],
     )
     with atomic_folder(out) as staging:
         write_page(page, staging / "report.html")
@@ -223,53 +226,51 @@ def _card(one: Prognosis, faster: float, anchor: str, pictures: dict[str, bytes]
 
 
 def _calibration_section(result: Crossval) -> Section:
-    scores, cover = result.scores(), result.calibration()
-    nested = cover[cover["forecaster"] == NESTED]
-    captions = {
-        "scores": "Score of each forecaster over patients. Quote the nested row only.",
-        "coverage": "Coverage of central intervals by weeks since the first visit.",
-        "pit": "Where truths fall in their predictive distributions; calibrated is flat.",
-        "score_by_gap": "Score by weeks since the first visit.",
-    }
     figures = [
-        Card("", [Figure(chart_svg(chart), captions[name])])
+        Card("", [Figure(chart_svg(chart), _CAPTIONS[name])])
         for name, chart in _crossval_charts(result).items()
     ]
-    return Section(
-        "How far to trust it",
-        [
-            Text(
-                f"Nested cross-validation, {result.folds} folds by patient: every choice was made "
-                "without the patients that score it."
-            ),
-            *(Remark(line) for line in result.warnings()),
-            Table(
-                ("forecaster", "score", "error", "difference to nested", "its error"),
-                [
-                    [row["forecaster"], *(_signed(row[k]) for k in _SCORE_COLUMNS)]
-                    for row in scores.to_dict("records")
-                ],
-            ),
-            Table(
-                ("gap, weeks", "visits", "50 %", "80 %", "95 %", "mean error, ml", "score"),
-                [
-                    [
-                        row["gap_weeks"],
-                        f"{row['visits']}",
-                        *(f"{row[f'coverage_{c}%']:.0%}" for c in (50, 80, 95)),
-                        f"{row['mean_error_ml']:.0f}",
-                        f"{row['score']:.3f}",
-                    ]
-                    for row in nested.to_dict("records")
-                ],
-                "Share of visits inside the central intervals of the nested forecast.",
-            ),
-            Grid(figures),
-        ],
-        "calibration",
+    intro = (
+        f"Nested cross-validation, {result.folds} folds by patient: every choice was made without "
+        "the patients that score it."
     )
+    remarks = [Remark(line) for line in result.warnings()]
+    blocks: list[Block] = [Text(intro), *remarks, *_calibration_tables(result), Grid(figures)]
+    return Section("How far to trust it", blocks, "calibration")
 
 
+def _calibration_tables(result: Crossval) -> list[Table]:
+    cover = result.calibration()
+    scores = [
+        [row["forecaster"], *(_signed(row[k]) for k in _SCORE_COLUMNS)]
+        for row in result.scores().to_dict("records")
+    ]
+    inside = [
+        [
+            row["gap_weeks"],
+            f"{row['visits']}",
+            *(f"{row[f'coverage_{c}%']:.0%}" for c in (50, 80, 95)),
+            f"{row['mean_error_ml']:.0f}",
+            f"{row['score']:.3f}",
+        ]
+        for row in cover[cover["forecaster"] == NESTED].to_dict("records")
+    ]
+    return [
+        Table(("forecaster", "score", "error", "difference to nested", "its error"), scores),
+        Table(
+            ("gap, weeks", "visits", "50 %", "80 %", "95 %", "mean error, ml", "score"),
+            inside,
+            "Share of visits inside the central intervals of the nested forecast.",
+        ),
+    ]
+
+
+_CAPTIONS = {
+    "scores": "Score of each forecaster over patients. Quote the nested row only.",
+    "coverage": "Coverage of central intervals by weeks since the first visit.",
+    "pit": "Where truths fall in their predictive distributions; calibrated is flat.",
+    "score_by_gap": "Score by weeks since the first visit.",
+}
 _FEWEST_FOR_A_HISTOGRAM = 10
 _SCORE_COLUMNS = ("score", "score_se", "difference", "difference_se")
 
