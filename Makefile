@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format slow bench clean
+.PHONY: demo test check format slow sbc bench clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
@@ -24,6 +24,10 @@ format: $(STAMP)
 # Simulation-based calibration and other long statistics.
 slow: $(STAMP)
 	$(BIN)/python -m pytest tests/slow
+
+# Simulation-based calibration of the core model: rank histograms for the docs.
+sbc: $(STAMP)
+	$(BIN)/python tests/slow/sbc.py docs/figures
 
 bench: $(STAMP)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import gzip
 import hashlib
+import io
 import os
 import shutil
 import sys
@@ -33,46 +34,24 @@ def open_binary(path: Path | str) -> BinaryIO:
     InputError
         The file is missing, a folder, or not readable.
     """
-    if str(path) == "-":
-        return sys.stdin.buffer
     try:
-        stream = open(path, "rb")  # noqa: SIM115 - the caller closes it
-        magic = stream.read(2)
-        if magic == b"\x1f\x8b":
-            stream.seek(0)
-            return cast(BinaryIO, gzip.GzipFile(fileobj=stream))
-        # A pipe cannot seek back, so the two bytes are looked at through a buffer instead.
-        if not stream.seekable():
-            return cast(BinaryIO, _Replay(magic, stream))
-        stream.seek(0)
-        return stream
+        stream = _stdin() if str(path) == "-" else open(path, "rb")  # noqa: SIM115 - the caller's
+        # A pipe cannot seek back, so the first two bytes are looked at without taking them.
+        if stream.peek(2)[:2] != b"\x1f\x8b":
+            return stream
+        unzipped = gzip.GzipFile(fileobj=stream)
+        unzipped.myfileobj = stream  # type: ignore[assignment]  # closed together
+        return cast(BinaryIO, unzipped)
     except OSError as error:
         raise InputError(
             f"{path}: {error.strerror or error}; check the path and its permissions"
         ) from error
 
 
-class _Replay:
-    """A pipe whose first bytes were already read."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = head, rest
-
-    def readline(self, limit: int = -1) -> bytes:
-        if not self._head:
-            return self._rest.readline(limit)
-        head, self._head = self._head, b""
-        if (newline := head.find(b"\n")) >= 0:
-            self._head = head[newline + 1 :]
-            return head[: newline + 1]
-        return head + self._rest.readline(limit - len(head) if limit >= 0 else -1)
-
-    def read(self, size: int = -1) -> bytes:
-        head, self._head = self._head, b""
-        return head + self._rest.read(size - len(head) if size >= 0 else -1)
-
-    def close(self) -> None:
-        self._rest.close()
+def _stdin() -> io.BufferedReader:
+    if sys.stdin is None:
+        raise InputError("-: stdin is closed; name a file, or pipe the records in")
+    return cast(io.BufferedReader, sys.stdin.buffer)
 
 
 @contextlib.contextmanager
@@ -96,8 +75,18 @@ def atomic_write_bytes(path: Path | str) -> Iterator[BinaryIO]:
 def _atomic_handle(
     path: Path, mode: str, *, encoding: str | None, newline: str | None
 ) -> Iterator[IO[str] | IO[bytes]]:
+    path = Path(os.path.realpath(path))  # a link stays a link to the new file
+    if path.exists() and not path.is_file():
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; name a file to write to")
+        with open(path, mode, encoding=encoding, newline=newline) as handle:  # a pipe, /dev/null
+            yield handle
+        return
     make_folder(path.parent)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    with _refusals(path):
+        descriptor, name = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=".part", dir=path.parent
+        )
     try:
         with open(descriptor, mode, encoding=encoding, newline=newline) as handle:
             yield handle
@@ -129,39 +118,72 @@ def atomic_folder(folder: Path | str, *, owned: Sequence[str] = ()) -> Iterator[
     old files; a kill during the handful of renames is completed by the next `finish_commit` of
     that folder, which every reader and writer here calls first.
     """
-    folder = Path(folder)
-    make_folder(folder)
+    folder = make_folder(Path(folder))
     finish_commit(folder)
     _remove_abandoned_staging(folder)
-    staging = Path(tempfile.mkdtemp(prefix=f"{_STAGING_PREFIX}{os.getpid()}-", dir=folder))
+    with _refusals(folder):
+        staging = Path(tempfile.mkdtemp(prefix=f"{_STAGING_PREFIX}{os.getpid()}-", dir=folder))
     try:
         yield staging
-        stale = [name for name in owned if not (staging / name).exists()]
-        (staging / _STALE).write_text("\n".join(stale), encoding="utf-8")
         for path in staging.rglob("*"):
             if path.is_file():
                 _flush_to_disk(path)
-        os.rename(staging, folder / _COMMITTING)  # from here on the new files win
+        with _locked(folder):
+            _complete(folder)  # another writer's, killed half-way
+            stale = "\0".join(_stale_names(folder, staging, owned))
+            (staging / _STALE).write_text(stale, encoding="utf-8")
+            _flush_to_disk(staging / _STALE)
+            os.rename(staging, folder / _COMMITTING)  # from here on the new files win
+            _complete(folder)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
-    finish_commit(folder)
+
+
+def _stale_names(folder: Path, staging: Path, owned: Sequence[str]) -> list[str]:
+    """List what an older result has and the new one does not, inside owned folders too."""
+    stale = [name for name in owned if not (staging / name).exists()]
+    for name in owned:
+        if (staging / name).is_dir():
+            older = sorted(path.relative_to(folder) for path in (folder / name).rglob("*"))
+            stale += [str(path) for path in older if not (staging / path).exists()]
+    return stale
 
 
 def finish_commit(folder: Path | str) -> None:
     """Complete a replacement that a kill interrupted half-way; otherwise do nothing."""
     folder = Path(folder)
+    if (folder / _COMMITTING).is_dir():
+        with _locked(folder):
+            _complete(folder)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other writers of the folder waiting; the lock ends with the process, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _complete(folder: Path) -> None:
+    """Move the committed files into place; can be interrupted anywhere and done again."""
     committing = folder / _COMMITTING
     if not committing.is_dir():
         return
     with contextlib.suppress(FileNotFoundError):
-        for name in (committing / _STALE).read_text(encoding="utf-8").split("\n"):
+        for name in (committing / _STALE).read_text(encoding="utf-8").split("\0"):
             if name:
                 _remove(folder / name)
     for path in sorted(committing.rglob("*")):
-        if path.name == _STALE:
+        if path == committing / _STALE:
             continue
         target = folder / path.relative_to(committing)
+        if target.is_dir() != path.is_dir():
+            _remove(target)
         if path.is_dir():
             target.mkdir(exist_ok=True)
         else:
@@ -197,13 +219,34 @@ def make_folder(folder: Path) -> Path:
     InputError
         Something else is in the way, or the place is not writable.
     """
-    try:
+    with _refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot create this folder ({error.strerror}); choose another place"
-        ) from error
     return folder
+
+
+def check_writable(folder: Path) -> None:
+    """Fail before long work if `folder` could not be written to after it; create nothing.
+
+    Raises
+    ------
+    InputError
+        Something else is in the way, or the place is not writable.
+    """
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise InputError(f"{folder}: {nearest} is not a folder; choose another place")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: {nearest} is not writable; choose another place")
+
+
+@contextlib.contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    """Turn the system's refusal of a place into the user's error."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{path}: cannot write there ({reason}); choose another place") from error
 
 
 def append_line(path: Path | str, line: str) -> None:
@@ -217,7 +260,9 @@ def append_line(path: Path | str, line: str) -> None:
     data = line.rstrip("\n").encode() + b"\n"
     if b"\n" in data[:-1]:
         raise ValueError("append_line takes a single line")
-    with open(path, "ab+") as handle:
+    with _refusals(path):
+        handle = open(path, "ab+")  # noqa: SIM115 - closed below
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if handle.seek(0, os.SEEK_END) > 0:
             handle.seek(-1, os.SEEK_END)

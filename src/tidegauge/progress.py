@@ -64,10 +64,10 @@ class _LineStep:
             return
         self._spoke = now
         parts = [f"{self._label}: {done:,.0f}"]
-        if self._total:
-            left = (now - self._began) * (self._total - done) / max(done, 1e-9)
+        if self._total and done > 0:
+            left = (now - self._began) * (self._total - done) / done
             parts = [f"{self._label}: {done:,.0f}/{self._total:,.0f}", f"{left:.0f} s left"]
-        print(", ".join([*parts, detail] if detail else parts), file=sys.stderr, flush=True)
+        _say(", ".join([*parts, detail] if detail else parts))
 
 
 class LineProgress:
@@ -76,12 +76,17 @@ class LineProgress:
     @contextlib.contextmanager
     def step(self, label: str, total: float | None = None) -> Iterator[Step]:
         """Begin a piece of work that speaks in lines."""
-        print(f"{label} ...", file=sys.stderr, flush=True)
+        _say(f"{label} ...")
         yield _LineStep(label, total)
 
     def note(self, text: str) -> None:
         """Print the remark."""
-        print(f"note: {text}", file=sys.stderr, flush=True)
+        _say(f"note: {text}")
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # work goes on when nobody reads of it any more
+        print(line, file=sys.stderr, flush=True)
 
 
 class _BarStep:
@@ -126,6 +131,6 @@ SILENT = SilentProgress()
 
 def make_progress(*, quiet: bool) -> Progress:
     """Choose bars, lines or silence for this stderr."""
-    if quiet:
+    if quiet or sys.stderr is None:  # None where the caller closed it
         return SILENT
     return BarProgress() if sys.stderr.isatty() else LineProgress()

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import json
 import os
+import secrets
 import select
 import signal
 import socket
@@ -151,12 +152,12 @@ def start_agent(
         supervisor = ["bwrap", "--args", str(descriptors[-1]), "--", *supervisor]
     elif isolation.kind == "user":
         options = give_to_agent(workspace)
-    before = set(inside.descendants(os.getpid()))
+    mark = f"TIDEGAUGE_RUN={secrets.token_hex(8)}"
     with _adopting_orphans(), open(logs / "agent.stderr.txt", "wb") as errors:
         process = subprocess.Popen(
             supervisor,
             cwd=workspace,
-            env=dict(environment),
+            env={**environment, **dict([mark.split("=")])},
             stdin=subprocess.PIPE if steps else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -181,7 +182,7 @@ def start_agent(
                 yield agent
             finally:
                 agent.end()
-                _end_adopted(before)
+                _end_adopted(mark)
                 for pump in pumps:
                     pump.join(timeout=0.5)
 
@@ -221,9 +222,10 @@ def _adopting_orphans() -> Iterator[None]:
         libc.prctl(inside.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _end_adopted(before: set[int]) -> None:
+def _end_adopted(mark: str) -> None:
+    """Kill what came to us when the supervisor died; other runs here carry other marks."""
     deadline = time.monotonic() + _KILL_SECONDS / 3
-    while adopted := set(inside.descendants(os.getpid())) - before:
+    while adopted := [pid for pid in inside.descendants(os.getpid()) if _is_marked(pid, mark)]:
         for pid in adopted:
             inside.kill(pid)
             with contextlib.suppress(ChildProcessError):
@@ -231,3 +233,10 @@ def _end_adopted(before: set[int]) -> None:
         if time.monotonic() > deadline:
             return
         time.sleep(0.005)
+
+
+def _is_marked(pid: int, mark: str) -> bool:
+    try:
+        return mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False

@@ -117,7 +117,12 @@ def _fill_input(public: Path, target: Path) -> None:
 
 
 def read_submission_file(workspace: Path, *, private: Path, max_bytes: int) -> bytes | None:
-    """Return the bytes of the submission, or None if there is no regular file of the agent's own.
+    """Return the bytes of the submission; see `read_agents_file`."""
+    return read_agents_file(workspace, SUBMISSION, private=private, max_bytes=max_bytes)
+
+
+def read_agents_file(workspace: Path, name: Path, *, private: Path, max_bytes: int) -> bytes | None:
+    """Return the bytes of a file in the workspace, or None if there is none of the agent's own.
 
     No link is followed on the way, and no other name of a private file is read: the grader may
     read the answers, so it must not be led to them.
@@ -126,11 +131,10 @@ def read_submission_file(workspace: Path, *, private: Path, max_bytes: int) -> b
     opened: list[int] = []
     try:
         opened.append(os.open(workspace, no_follow | os.O_DIRECTORY))
-        for part in SUBMISSION.parts[:-1]:
+        for part in name.parts[:-1]:
             opened.append(os.open(part, no_follow | os.O_DIRECTORY, dir_fd=opened[-1]))
         # Non-blocking: a FIFO without a writer would hold the grader for ever.
-        name = SUBMISSION.parts[-1]
-        opened.append(os.open(name, no_follow | os.O_NONBLOCK, dir_fd=opened[-1]))
+        opened.append(os.open(name.parts[-1], no_follow | os.O_NONBLOCK, dir_fd=opened[-1]))
         status = os.fstat(opened[-1])
         if not stat.S_ISREG(status.st_mode) or _is_answer(status, private):
             return None

@@ -1,4 +1,4 @@
-"""``tidegauge horizon``: check, simulate, graph, fit."""
+"""``tidegauge horizon``: check, simulate, graph, fit; import is in a file of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegauge.cli.horizon_import import import_group
 from tidegauge.cli.options import quiet_option, seed_option
 from tidegauge.errors import InputError
 
@@ -30,6 +31,9 @@ failures_option = click.option(
 @click.group()
 def horizon() -> None:
     """How long a task an AI agent can finish, from run records."""
+
+
+horizon.add_command(import_group)
 
 
 @horizon.command()
@@ -115,7 +119,7 @@ def graph(runs: tuple[str, ...], failures: str, progress: Progress) -> None:
     help="YAML of agents and dates, as METR publishes it.",
 )
 @click.option("--plots", is_flag=True, help="Save the checks as PNG and SVG too.")
-@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1000).")
+@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
 @click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
 @click.option("--chains", type=click.IntRange(1), help="Chains (4).")
 @click.option(
@@ -144,9 +148,11 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
     """
     from tidegauge.horizon.analysis import analyse
     from tidegauge.horizon.outputs import write_outputs
+    from tidegauge.io import check_writable
 
     if choices["model"] == "full":
         raise InputError("--model full is not available yet; use --model core")
+    check_writable(out)
     analysis = analyse(runs, _analysis_options(choices), progress=progress)
     outputs = analysis.outputs
     if plots:

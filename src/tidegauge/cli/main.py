@@ -35,6 +35,14 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a reader of stdout that left early (head, less) is not an error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click itself would exit 1
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without importing them."""
         with formatter.section("Commands"):
@@ -61,8 +69,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         code = 130
-    except BrokenPipeError:
-        # The reader of our stdout (head, less) left: not an error, and nobody is there to read one.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     sys.exit(code)

@@ -27,7 +27,7 @@ quiet_option = click.option(
 
 seed_option = click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**63 - 1),
     default=1,
     show_default=True,
     help="The same seed gives the same result.",

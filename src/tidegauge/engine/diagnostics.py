@@ -141,8 +141,9 @@ def _sampling_quality(
         import arviz as az
 
     columns = [np.ascontiguousarray(draws[:, :, i]) for i in range(draws.shape[2])]
-    return (
-        np.array([float(az.rhat(column)) for column in columns]),
-        np.array([float(az.ess(column, method="bulk")) for column in columns]),
-        np.array([float(az.ess(column, method="tail")) for column in columns]),
-    )
+    with np.errstate(invalid="ignore", divide="ignore"):  # a parameter that never moved
+        return (
+            np.array([float(az.rhat(column)) for column in columns]),
+            np.array([float(az.ess(column, method="bulk")) for column in columns]),
+            np.array([float(az.ess(column, method="tail")) for column in columns]),
+        )

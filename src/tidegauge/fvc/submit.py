@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 import uuid
 from pathlib import Path
@@ -52,11 +53,18 @@ def write_forecast(blend: Blend, test: TestSet, output: Path) -> None:
 def validate_at(url: str, submission: Path) -> str:
     """Send a submission to a validation server and return its sentence.
 
+    Parameters
+    ----------
+    url : str
+        The server, as ``SERVER_URL`` names it, or its ``/validate`` endpoint.
+
     Raises
     ------
     ValidationFailed
         The server cannot be reached or calls the submission invalid.
     """
+    if urllib.parse.urlsplit(url).path in ("", "/"):
+        url = url.rstrip("/") + "/validate"
     boundary = uuid.uuid4().hex
     head = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="file"; '

@@ -90,6 +90,7 @@ def build_design(tally: Tally) -> Design:
     tasks = sorted(tally.tasks, key=lambda task: (tally.tasks[task].family, task))
     index = {task: i for i, task in enumerate(tasks)}
     families = sorted({entry.family for entry in tally.tasks.values()})
+    family_index = {family: i for i, family in enumerate(families)}
     timed, notes = _timed_runs(tally)
     estimates, estimate_notes = _estimates(tally, timed)
     won = sorted(run for run in timed if run.success and run.minutes > 0)
@@ -100,7 +101,7 @@ def build_design(tally: Tally) -> Design:
         agents=tuple(agents),
         tasks=tuple(tasks),
         families=tuple(families),
-        task_family=np.array([families.index(entry.family) for entry in entries], dtype=np.int64),
+        task_family=np.array([family_index[entry.family] for entry in entries], dtype=np.int64),
         human_minutes=np.array([entry.human_minutes for entry in entries]),
         task_source=tuple(entry.source for entry in entries),
         **_cell_matrices(tally, agents, index),

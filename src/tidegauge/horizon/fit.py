@@ -17,7 +17,8 @@ from tidegauge.horizon.design import Design
 from tidegauge.horizon.frequentist import logistic_ridge
 from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, HorizonOptions, HorizonPriors
 from tidegauge.horizon.packing import Point, layout_of, unpack
-from tidegauge.horizon.whitening import Reference, reference_at, to_centred, whitened_density
+from tidegauge.horizon.reference import Reference, reference_at
+from tidegauge.horizon.whitening import to_centred, whitened_density
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-DEFAULT_SAMPLER = SamplerConfig(draws=1000, tune=500, chains=4, target_accept=0.9)
+DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.95)
 _PILOT_DRAWS, _PILOT_TUNE = 100, 200
 # What is tried in turn when a run does not converge: smaller steps, longer chains.
-_PATIENCE = ((0.9, 1), (0.97, 2), (0.995, 4))
+_PATIENCE = ((0.95, 1), (0.98, 2), (0.995, 4))
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,11 @@ def fit_horizon(
     """
     began = time.perf_counter()
     with progress.step("loading the compiled density (the first run compiles it: about 20 s)"):
-        density = whitened_density(design, priors, options, start_reference(design))
+        density = whitened_density(design, priors, options, start_reference(design, priors))
     compiled = time.perf_counter()
     pilot = replace(sampler, draws=_PILOT_DRAWS, tune=_PILOT_TUNE, target_accept=0.8)
-    draws = sample_density(density, pilot, low_rank=True, label="pilot", progress=progress)
-    reference = _reference_from(design, unpack_draws(design, density, draws))
+    draws = sample_density(density, pilot, label="pilot", progress=progress)
+    reference = _reference_from(design, priors, unpack_draws(design, density, draws))
     density = whitened_density(design, priors, options, reference)
     for attempt, (target, longer) in enumerate(_PATIENCE, start=1):
         config = replace(
@@ -93,7 +94,7 @@ def fit_horizon(
             tune=sampler.tune * longer,
             draws=sampler.draws * longer,
         )
-        draws = sample_density(density, config, low_rank=True, label="sampling", progress=progress)
+        draws = sample_density(density, config, label="sampling", progress=progress)
         point = unpack_draws(design, density, draws)
         diagnosis = diagnose(posterior_of(design, point, draws))
         if diagnosis.converged or not patient or attempt == len(_PATIENCE):
@@ -114,7 +115,7 @@ def fit_horizon(
     )
 
 
-def start_reference(design: Design) -> Reference:
+def start_reference(design: Design, priors: HorizonPriors = DEFAULT_PRIORS) -> Reference:
     """Shape the first coordinates by the file's own task lengths and a ridge regression."""
     x = design.log2_minutes
     # The ridge is worth a handful of runs: it decides for agents that always or never succeed.
@@ -126,15 +127,16 @@ def start_reference(design: Design) -> Reference:
     average = (design.attempts @ x) / design.attempts.sum(axis=1)
     alpha = fits.intercept + (fits.slope - beta) * average
     return reference_at(
-        design, mu_task=x, alpha=alpha, beta=beta, log_scales=np.log([2.0, 1.5, 1.2, 1.5])
+        design, priors, mu_task=x, alpha=alpha, beta=beta, log_scales=np.log([2.0, 1.5, 1.2, 1.5])
     )
 
 
-def _reference_from(design: Design, pilot: Point) -> Reference:
+def _reference_from(design: Design, priors: HorizonPriors, pilot: Point) -> Reference:
     """Shape the coordinates by where the pilot run was."""
     scales = (pilot.sigma_global, pilot.sigma_family, pilot.sigma_human, pilot.sigma_estimate)
     return reference_at(
         design,
+        priors,
         mu_task=np.median(pilot.mu_task, axis=(0, 1)),
         alpha=np.median(pilot.alpha, axis=(0, 1)),
         beta=np.median(pilot.beta, axis=(0, 1)),

@@ -55,7 +55,9 @@ def _log_survival(z):  # type: ignore[no-untyped-def]
     """Return log P(Z > z) of a standard normal and its hazard, without underflow."""
     if z < 5:
         tail = 0.5 * math.erfc(z / math.sqrt(2.0))
-        return math.log(tail), math.exp(-0.5 * z * z - _HALF_LOG_2PI) / tail
+        hazard = math.exp(-0.5 * z * z - _HALF_LOG_2PI) / tail
+        value = math.log(tail) if z > 0 else math.log1p(-0.5 * math.erfc(-z / math.sqrt(2.0)))
+        return value, hazard
     # Continued fraction of the Mills ratio: forty levels are exact to the last digit from here.
     ratio = z
     for level in range(40, 0, -1):

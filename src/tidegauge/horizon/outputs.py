@@ -154,18 +154,17 @@ def read_release_dates(path: Path | None) -> dict[str, datetime.date]:
 
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: not readable as YAML ({error}); check the file") from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())  # YAML explains itself over several lines
+        raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error
     dates = content.get("date", content) if isinstance(content, dict) else None
     if not isinstance(dates, dict):
         raise InputError(f"{path}: must map agents to dates, as 'date: {{GPT-4o: 2024-05-13}}'")
     found = {}
     for agent, value in dates.items():
         try:
-            day = value if isinstance(value, datetime.date) else str(value)
-            found[str(agent)] = (
-                day if isinstance(day, datetime.date) else datetime.date.fromisoformat(day)
-            )
+            # YAML makes dates, dates with a time of day, or texts of them.
+            found[str(agent)] = datetime.datetime.fromisoformat(str(value)).date()
         except ValueError:
             raise InputError(
                 f"{path}: {agent}={value}: not a date; write it as 2024-05-13"

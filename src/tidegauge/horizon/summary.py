@@ -51,6 +51,7 @@ class RunsSummary:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the summary as (what, how much) for printing."""
+        fewest, median, most = self.human_per_task
         return [
             ("rows", f"{self.rows:,}"),
             ("agents", f"{self.agents:,}"),
@@ -58,16 +59,13 @@ class RunsSummary:
             ("families", f"{self.families:,}"),
             ("task sources", _counts(self.sources)),
             ("human sources", _counts(self.human_sources)),
-            ("task length", "{:.3g} to {:.4g} minutes".format(*self.minutes_range)),
+            ("task length", "{:.4g} to {:.4g} minutes".format(*self.minutes_range)),
             ("human runs", f"{self.human_total:,}"),
             ("  successful", f"{self.human_successful:,}"),
             ("  failed", f"{self.human_failed:,}"),
             ("  used as timings", f"{self.human_used:,}"),
             ("  fixed windows", f"{self.human_windows:,}"),
-            (
-                "  per task",
-                "{} to {}, median {:g}".format(*np.array(self.human_per_task)[[0, 2, 1]]),
-            ),
+            ("  per task", f"{fewest} to {most}, median {median:g}"),
             ("estimate-only tasks", f"{self.estimate_only_tasks:,}"),
             ("agent runs", f"{self.agent_runs:,} ({self.agent_success_share:.1%} successful)"),
             ("tasks with both timings and estimate", f"{self.tasks_with_both:,}"),

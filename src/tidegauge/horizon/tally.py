@@ -5,18 +5,21 @@ Agent runs become counts per (agent, task); human runs and one entry per task ar
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegauge.errors import RunFileError
 from tidegauge.progress import SILENT, Progress
-from tidegauge.schema.runs import HUMAN, RunReader, RunRecord
+from tidegauge.schema.faults import HUMAN, show_value
+from tidegauge.schema.runs import RunReader, RunRecord
 
 RE_BENCH = "RE-Bench"
 UNKNOWN_SOURCE = "unknown"
 REMEMBERED_RUNS = 1_000_000  # bounds memory: repeated runs are looked for among so many
 _ROWS_PER_UPDATE = 50_000
+_TICKS = 2**40
 
 
 @dataclass(slots=True)
@@ -27,12 +30,13 @@ class TaskEntry:
     human_minutes: float
     human_source: str
     task_source: str | None
+    usual_source: str
     where: str
 
     @property
     def source(self) -> str:
         """HCAST, SWAA, RE-Bench...; by task id where the column is missing."""
-        return self.task_source or UNKNOWN_SOURCE
+        return self.task_source or self.usual_source
 
 
 @dataclass(slots=True)
@@ -41,7 +45,12 @@ class CellCount:
 
     attempts: int = 0
     successes: int = 0
-    score_sum: float = 0.0
+    score_ticks: int = 0
+
+    @property
+    def score_sum(self) -> float:
+        """Sum of the continuous scores, exact to 2**-40: the order of rows never matters."""
+        return self.score_ticks / _TICKS
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,7 +112,7 @@ class Tally:
             cell.attempts += 1
             cell.successes += record.score_binarized == 1
             score = record.score_cont if record.score_cont is not None else record.score
-            cell.score_sum += record.score_binarized if score is None else score
+            cell.score_ticks += round((record.score_binarized if score is None else score) * _TICKS)
 
     def _is_repeated(self, record: RunRecord) -> bool:
         # The whole outcome is in the key: ids that merely restart per batch are other runs.
@@ -153,14 +162,29 @@ def read_tally(sources: Sequence[Path | str], *, progress: Progress = SILENT) ->
 
 
 def _distinct(sources: Iterable[Path | str], tally: Tally) -> list[Path | str]:
-    """Drop a file that is named twice: its runs happened once."""
-    kept: dict[object, Path | str] = {}
+    """Drop a file that is given twice, under whatever name: its runs happened once."""
+    kept: list[Path | str] = []
     for source in sources:
-        key = "-" if str(source) == "-" else Path(source).resolve()
-        if key in kept:
+        same = next((other for other in kept if _is_same_file(source, other)), None)
+        if same is None:
+            kept.append(source)
+        elif str(same) == str(source):
             tally.notes.append(f"{source} is given twice: read once")
-        kept.setdefault(key, source)
-    return list(kept.values())
+        else:
+            tally.notes.append(f"{source} has the same content as {same}: read once")
+    return kept
+
+
+def _is_same_file(one: Path | str, other: Path | str) -> bool:
+    if str(one) == str(other):
+        return True
+    # Pipes are read once only, so only files on disk are compared, and those only if alike in size.
+    return (
+        "-" not in (str(one), str(other))
+        and Path(one).is_file()
+        and Path(other).is_file()
+        and filecmp.cmp(one, other, shallow=False)
+    )
 
 
 def _note_repeats(tally: Tally) -> None:
@@ -177,15 +201,13 @@ def _note_repeats(tally: Tally) -> None:
 
 
 def _entry_of(record: RunRecord, reader: RunReader) -> TaskEntry:
-    source = record.task_source
-    if source is None and record.task_id.startswith("ai_rd_"):
-        source = RE_BENCH
     return TaskEntry(
-        record.task_family,
-        record.human_minutes,
-        record.human_source,
-        source,
-        f"{reader.name}:{reader.line}",
+        family=record.task_family,
+        human_minutes=record.human_minutes,
+        human_source=record.human_source,
+        task_source=record.task_source or None,
+        usual_source=RE_BENCH if record.task_id.startswith("ai_rd_") else UNKNOWN_SOURCE,
+        where=f"{reader.name}:{reader.line}",
     )
 
 
@@ -194,11 +216,11 @@ def _agree(entry: TaskEntry, record: RunRecord, reader: RunReader) -> bool:
         entry.family == record.task_family
         and entry.human_minutes == record.human_minutes
         and entry.human_source == record.human_source
-        and (record.task_source is None or entry.task_source == record.task_source)
+        and (not record.task_source or entry.task_source == record.task_source)
     ):
         return True
     if entry.task_source is None:
-        entry.task_source = record.task_source
+        entry.task_source = record.task_source or None
     shared = {
         "task_family": (entry.family, record.task_family),
         "human_minutes": (entry.human_minutes, record.human_minutes),
@@ -208,7 +230,8 @@ def _agree(entry: TaskEntry, record: RunRecord, reader: RunReader) -> bool:
     differing = {name: pair for name, pair in shared.items() if pair[0] != pair[1]}
     for name, (first, here) in differing.items():
         reader.report(
-            f"{name}={here}: task {record.task_id} has {first} at {entry.where}; "
+            f"{name}={show_value(here)}: task {show_value(record.task_id)} has "
+            f"{show_value(first)} at {entry.where}; "
             "a task has one, so correct it or give the other version its own task_id"
         )
     return not differing

@@ -3,21 +3,22 @@
 Given the scales, human runs, estimates and families are Gaussian, so each mean is written as its
 conditional mean plus its conditional sd times an innovation z: neither centred nor non-centred,
 but as far from either as the data ask. What the agents say of a task enters the same way, as a
-Gaussian pseudo-observation at a reference point that shapes the coordinates and nothing else.
-An agent is (its logit at the difficulty where its runs are informative, log of -beta).
+Gaussian pseudo-observation at a reference point that shapes the coordinates and nothing else; it
+moves with the agents, so that a common shift or stretch of all difficulties is no ridge.
+An agent is the pair (its logit at the difficulty where its runs are informative, s with
+beta = -log(1 + exp(s)): a logarithm where the slope is flat, the slope itself where it is steep);
+all agents together are a reference plus a matrix times innovations, by their marginal precision.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 
 import numba
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from tidegauge.engine.sampling import CompiledFunction, LogDensity
 from tidegauge.horizon.design import Design
@@ -34,62 +35,11 @@ from tidegauge.horizon.packing import (
     layout_of,
     pack_data,
 )
+from tidegauge.horizon.reference import Reference
 
 FloatArray = NDArray[np.float64]
 
 _START_SD = 0.5  # of the dispersed starts, in whitened units
-
-
-@dataclass(frozen=True)
-class Reference:
-    """The point that shapes the coordinates.
-
-    Attributes
-    ----------
-    precision, location : ndarray, shape (task,)
-        What the agents' runs say of each task's difficulty there, as a Gaussian.
-    pivot : ndarray, shape (agent,)
-        Difficulty at which an agent's runs are informative, log2 minutes.
-    log_scales : ndarray, shape (4,)
-        Logs of sigma_global, sigma_family, sigma_human, sigma_estimate: where chains start.
-    ability, log_slope : ndarray, shape (agent,)
-        Logit at the pivot and log of -beta: where chains start.
-    """
-
-    precision: FloatArray
-    location: FloatArray
-    pivot: FloatArray
-    log_scales: FloatArray
-    ability: FloatArray
-    log_slope: FloatArray
-
-
-def reference_at(
-    design: Design,
-    *,
-    mu_task: FloatArray,
-    alpha: FloatArray,
-    beta: FloatArray,
-    log_scales: FloatArray,
-) -> Reference:
-    """Expand the agents' likelihood to second order about a point."""
-    win = expit(alpha[:, None] + beta[:, None] * mu_task)
-    weight = design.attempts * win * (1 - win)
-    precision = (beta[:, None] ** 2 * weight).sum(axis=0)
-    slope = (beta[:, None] * (design.successes - design.attempts * win)).sum(axis=0)
-    # One Newton step, but never further than two sd of a plausible prior: it is only a shape.
-    step = np.clip(slope / np.maximum(precision, 1e-9), -2, 2)
-    total = weight.sum(axis=1)
-    typical = np.full(total.size, mu_task.mean())
-    pivot = np.divide(weight @ mu_task, total, out=typical, where=total > 1e-9)
-    return Reference(
-        precision=precision,
-        location=mu_task + step,
-        pivot=pivot,
-        log_scales=log_scales,
-        ability=alpha + beta * pivot,
-        log_slope=np.log(np.maximum(-beta, 1e-3)),
-    )
 
 
 def whitened_density(
@@ -98,11 +48,10 @@ def whitened_density(
     """Return the model's log density in the coordinates that `reference` shapes."""
     layout = layout_of(design)
     data = pack_data(design, priors, options)
-    shape = (reference.precision, reference.location, reference.pivot)
+    shape = (reference.precision, reference.location, reference.pivot, reference.center)
+    matrices = (reference.pull.ravel(), reference.spread.ravel())
     center = np.zeros(layout.size)
     center[LOG_SIGMA_GLOBAL:N_SCALARS] = reference.log_scales
-    center[layout.alpha] = reference.ability
-    center[layout.log_slope] = reference.log_slope
 
     def initial(seed: int) -> FloatArray:
         jitter = np.random.default_rng(seed).normal(0, _START_SD, layout.size)
@@ -112,7 +61,7 @@ def whitened_density(
     return LogDensity(
         function=function,
         identity=identity,
-        data=np.concatenate([data, *shape, [data.size]]),
+        data=np.concatenate([data, *shape, *matrices, [data.size]]),
         size=layout.size,
         initial=initial,
     )
@@ -127,31 +76,82 @@ def to_centred(density: LogDensity, z: FloatArray) -> FloatArray:
 
 
 @jit
-def _task_information(x, buffer, precision, location):  # type: ignore[no-untyped-def]
+def _softplus(s):  # type: ignore[no-untyped-def]
+    return max(s, 0.0) + math.log1p(math.exp(-abs(s)))
+
+
+@jit
+def _agents_forward(z, x, shape, n_levels):  # type: ignore[no-untyped-def]
+    """Write the agents of `z` into `x`; return their deviations and the log determinant."""
+    _, _, pivot, center, _, spread = shape
+    n = pivot.size
+    deviation = np.zeros(2 * n)
+    log_determinant = 0.0
+    for i in range(2 * n):
+        log_determinant += math.log(spread[i, i])
+        for j in range(i, 2 * n):
+            deviation[i] += spread[i, j] * z[n_levels + j]
+    for a in range(n):
+        steepness = _softplus(center[n + a] + deviation[n + a])
+        log_slope = math.log(steepness)
+        x[n_levels + n + a] = log_slope
+        x[n_levels + a] = center[a] + deviation[a] + steepness * pivot[a]
+        log_determinant += math.log(-math.expm1(-steepness)) - log_slope
+    return deviation, log_determinant
+
+
+@jit
+def _agents_backward(x, gx, gz, by_location, shape, n_levels):  # type: ignore[no-untyped-def]
+    """Carry the gradient by the agents, own and through the tasks' locations, back to `z`."""
+    _, _, pivot, _, pull, spread = shape
+    n = pivot.size
+    by_pair = np.empty(2 * n)
+    for a in range(n):
+        by_alpha, by_log_slope = gx[n_levels + a], gx[n_levels + n + a]
+        steepness = math.exp(x[n_levels + n + a])
+        steepening = -math.expm1(-steepness)  # derivative of the steepness by s
+        by_pair[a] = by_alpha
+        by_pair[n + a] = steepening * (by_alpha * pivot[a] + (by_log_slope - 1) / steepness)
+        by_pair[n + a] += 1 - steepening  # of the log determinant
+    for t in range(by_location.size):
+        for j in range(2 * n):
+            by_pair[j] += by_location[t] * pull[t, j]
+    gz[n_levels:] = 0
+    for i in range(2 * n):
+        for j in range(i, 2 * n):
+            gz[n_levels + j] += spread[i, j] * by_pair[i]
+
+
+@jit
+def _task_information(x, buffer, shape, deviation):  # type: ignore[no-untyped-def]
     """Return per task the precision of all that is Gaussian about it, and times its location."""
+    precision, location, _, _, pull, _ = shape
     n_tasks, n_families = int(buffer[1]), int(buffer[2])
     at = HEADER + n_families + 1
     moments = buffer[at : at + 6 * n_tasks].reshape(6, n_tasks)
     human, estimate = math.exp(-2 * x[LOG_SIGMA_HUMAN]), math.exp(-2 * x[LOG_SIGMA_ESTIMATE])
-    information = np.empty((4, n_tasks))  # d, b of all; then the parts of human runs
+    information = np.empty((4, n_tasks))  # d, b of all; then the parts of runs and estimates
     for t in range(n_tasks):
         by_human = moments[0, t] * human
         by_estimate = moments[3, t] * estimate
+        moved = location[t]
+        for j in range(deviation.size):
+            moved += pull[t, j] * deviation[j]
         information[0, t] = by_human + by_estimate + precision[t]
         information[1, t] = (
-            by_human * moments[1, t] + by_estimate * moments[4, t] + precision[t] * location[t]
+            by_human * moments[1, t] + by_estimate * moments[4, t] + precision[t] * moved
         )
         information[2, t], information[3, t] = by_human, by_estimate
     return information
 
 
 @jit
-def _forward(z, x, buffer, first_task, information, pivot, work):  # type: ignore[no-untyped-def]
-    """Write the centred point of `z` and return the log determinant of the map.
+def _forward(z, x, buffer, first_task, information, work):  # type: ignore[no-untyped-def]
+    """Write the centred levels of `z` and return the log determinant of the map.
 
     `work` keeps, per family, its shrinkage, precision and information.
     """
-    n_agents, n_tasks, n_families = int(buffer[0]), int(buffer[1]), int(buffer[2])
+    n_families = int(buffer[2])
     x[1:N_SCALARS] = z[1:N_SCALARS]
     var_global = math.exp(2 * x[LOG_SIGMA_GLOBAL])
     var_family = math.exp(2 * x[LOG_SIGMA_FAMILY])
@@ -183,18 +183,16 @@ def _forward(z, x, buffer, first_task, information, pivot, work):  # type: ignor
             i = N_SCALARS + n_families + t
             x[i] = shrink * (mu_family + var_family * information[1, t]) + sd * z[i]
             log_determinant += math.log(sd)
-    end = N_SCALARS + n_families + n_tasks
-    for a in range(n_agents):
-        log_slope = z[end + n_agents + a]
-        x[end + n_agents + a] = log_slope
-        x[end + a] = z[end + a] + math.exp(log_slope) * pivot[a]
     return log_determinant
 
 
 @jit
-def _backward(z, x, gx, gz, buffer, first_task, information, pivot, work):  # type: ignore[no-untyped-def]
-    """Carry the gradient by `x` (and of the log determinant) back to `z`: reverse mode by hand."""
-    n_agents, n_tasks, n_families = int(buffer[0]), int(buffer[1]), int(buffer[2])
+def _backward(z, x, gx, gz, buffer, first_task, information, work):  # type: ignore[no-untyped-def]
+    """Carry the gradient by `x` (and of the log determinant) back to `z`: reverse mode by hand.
+
+    Returns the gradient by each task's information (precision times location).
+    """
+    n_tasks, n_families = int(buffer[1]), int(buffer[2])
     gz[:] = gx
     var_global = math.exp(2 * x[LOG_SIGMA_GLOBAL])
     var_family = math.exp(2 * x[LOG_SIGMA_FAMILY])
@@ -245,11 +243,9 @@ def _backward(z, x, gx, gz, buffer, first_task, information, pivot, work):  # ty
             by_k_t = by_shrink[t] + by_q * d + by_hf * b
             by_d = by_q * shrink_t - by_k_t * var_family * shrink_t * shrink_t
             gz[LOG_SIGMA_FAMILY] -= 2 * by_k_t * d * var_family * shrink_t * shrink_t
-            by_information_t = by_b[t] + by_hf * shrink_t
-            _to_noise_scales(gz, buffer, information, t, by_d, by_information_t)
-    end = N_SCALARS + n_families + n_tasks
-    for a in range(n_agents):
-        gz[end + n_agents + a] += gx[end + a] * pivot[a] * math.exp(x[end + n_agents + a])
+            by_b[t] += by_hf * shrink_t
+            _to_noise_scales(gz, buffer, information, t, by_d, by_b[t])
+    return by_b
 
 
 @jit
@@ -264,34 +260,45 @@ def _to_noise_scales(gz, buffer, information, t, by_d, by_b):  # type: ignore[no
 @jit
 def _split(buffer):  # type: ignore[no-untyped-def]
     """Return the kernel's data, the families' first tasks and the reference."""
-    size = int(buffer[buffer.size - 1])
+    at = int(buffer[buffer.size - 1])
+    data = buffer[:at]
     n_agents, n_tasks, n_families = int(buffer[0]), int(buffer[1]), int(buffer[2])
     first_task = buffer[HEADER : HEADER + n_families + 1]
-    precision = buffer[size : size + n_tasks]
-    location = buffer[size + n_tasks : size + 2 * n_tasks]
-    pivot = buffer[size + 2 * n_tasks : size + 2 * n_tasks + n_agents]
-    return buffer[:size], first_task, precision, location, pivot
+    precision, location = buffer[at : at + n_tasks], buffer[at + n_tasks : at + 2 * n_tasks]
+    at += 2 * n_tasks
+    pivot, center = buffer[at : at + n_agents], buffer[at + n_agents : at + 3 * n_agents]
+    at += 3 * n_agents
+    pull = buffer[at : at + 2 * n_agents * n_tasks].reshape(n_tasks, 2 * n_agents)
+    at += 2 * n_agents * n_tasks
+    spread = buffer[at : at + 4 * n_agents * n_agents].reshape(2 * n_agents, 2 * n_agents)
+    return data, first_task, (precision, location, pivot, center, pull, spread)
 
 
 @jit
 def whitened_log_density(z, gz, buffer):  # type: ignore[no-untyped-def]
     """Return the log density at whitened `z` and write its gradient."""
-    data, first_task, precision, location, pivot = _split(buffer)
+    data, first_task, shape = _split(buffer)
     x, gx, work = np.empty(z.size), np.empty(z.size), np.empty((3, first_task.size))
-    information = _task_information(z, data, precision, location)
-    log_determinant = _forward(z, x, data, first_task, information, pivot, work)
+    n_levels = z.size - 2 * int(data[0])
+    deviation, log_determinant = _agents_forward(z, x, shape, n_levels)
+    information = _task_information(z, data, shape, deviation)
+    log_determinant += _forward(z, x, data, first_task, information, work)
     logp = log_density(x, gx, data)
-    _backward(z, x, gx, gz, data, first_task, information, pivot, work)
+    by_location = _backward(z, x, gx, gz, data, first_task, information, work)
+    by_location *= shape[0]
+    _agents_backward(x, gx, gz, by_location, shape, n_levels)
     return logp + log_determinant
 
 
 @jit
 def _map_all(z, x, buffer):  # type: ignore[no-untyped-def]
-    data, first_task, precision, location, pivot = _split(buffer)
+    data, first_task, shape = _split(buffer)
     work = np.empty((3, first_task.size))
+    n_levels = z.shape[1] - 2 * int(data[0])
     for i in range(z.shape[0]):
-        information = _task_information(z[i], data, precision, location)
-        _forward(z[i], x[i], data, first_task, information, pivot, work)
+        deviation, _ = _agents_forward(z[i], x[i], shape, n_levels)
+        information = _task_information(z[i], data, shape, deviation)
+        _forward(z[i], x[i], data, first_task, information, work)
 
 
 @jit
@@ -300,7 +307,8 @@ def _length_of(data):  # type: ignore[no-untyped-def]
     n_agents, n_tasks = int(data[0]), int(data[1])
     n_families, n_failed = int(data[2]), int(data[3])
     kernel = HEADER + n_families + 1 + 6 * n_tasks + 2 * n_agents * n_tasks + 2 * n_failed
-    return kernel + 2 * n_tasks + n_agents + 1
+    pairs = 2 * n_agents
+    return kernel + 2 * n_tasks + n_agents + pairs + pairs * n_tasks + pairs * pairs + 1
 
 
 def _density_for_nutpie(n, z_, gradient_, logp_, data_):  # type: ignore[no-untyped-def]

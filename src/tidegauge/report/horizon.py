@@ -15,6 +15,7 @@ from tidegauge.horizon.analysis import Analysis
 from tidegauge.horizon.design import Design, human_log2_mean
 from tidegauge.horizon.fit import HorizonFit
 from tidegauge.horizon.predictive import PredictiveChecks
+from tidegauge.horizon.truth import TruthComparison
 from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, save_chart
 
 _SCALARS = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")
@@ -33,9 +34,10 @@ def fit_plots(analysis: Analysis) -> Callable[[Path], None]:
                 "trace": trace_chart(analysis.fit),
                 "rank": rank_chart(analysis.fit),
                 "sampling": sampling_chart(analysis.fit.diagnosis.parameters),
-                "predictive_success": success_chart(analysis.predictive),
                 "difficulty": difficulty_chart(analysis.fit),
             }
+            if analysis.predictive.rates:  # none where every task is outside the buckets
+                charts["predictive_success"] = success_chart(analysis.predictive)
             if analysis.predictive.human:
                 charts["predictive_human"] = human_chart(analysis.predictive)
         for name, chart in charts.items():
@@ -66,7 +68,7 @@ def _watched(fit: HorizonFit) -> dict[str, np.ndarray]:
     draws = {name: getattr(fit.point, name) for name in _SCALARS}
     table = fit.diagnosis.parameters
     worst = str(table["parameter"].iloc[int(table["ess_bulk"].to_numpy().argmin())])
-    name, _, label = worst.rstrip("]").partition("[")
+    name, _, label = worst.removesuffix("]").partition("[")
     if label:
         names = {
             "alpha": fit.design.agents,
@@ -258,3 +260,28 @@ def _difficulty_data(design: Design, draws: np.ndarray) -> pd.DataFrame:
             ],
         }
     )
+
+
+def save_truth_chart(comparison: TruthComparison, stem: Path) -> None:
+    """Save each method's intervals beside the truth of a simulation."""
+    low, high = 1e-3, 1e7
+    data = comparison.table.assign(
+        **{name: comparison.table[name].clip(low, high) for name in ("true", "p50", "low", "high")}
+    )
+    order = list(dict.fromkeys(data["agent"]))
+    base = alt.Chart(data).encode(
+        y=alt.Y("agent:N", sort=order, title=None), yOffset=alt.YOffset("method:N")
+    )
+    ticks = alt.Axis(values=[10.0**k for k in range(-3, 8)], format="~g")
+    x = alt.X("low:Q", scale=_MINUTES, axis=ticks, title="50 % horizon, minutes of human work")
+    color = alt.Color("method:N", scale=alt.Scale(range=[SECOND, MUTED, ACCENT]))
+    bars = base.mark_rule(strokeWidth=2.5, opacity=0.7).encode(x=x, x2="high:Q", color=color)
+    dots = base.mark_circle(size=35, opacity=1).encode(x="p50:Q", color=color)
+    true = (
+        alt.Chart(data)
+        .mark_tick(color=INK, thickness=2, height=26)
+        .encode(x="true:Q", y=alt.Y("agent:N", sort=order))
+    )
+    title = "Three methods against the truth (black), 95 % intervals"
+    chart = (bars + dots + true).properties(width=560, height=alt.Step(11), title=title)
+    save_chart(chart, stem)

@@ -6,22 +6,24 @@ The reader makes one pass, holds one line at a time, and collects every fault as
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from tidegauge.errors import SHOWN_PROBLEMS, RunFileError
+from tidegauge.errors import SHOWN_PROBLEMS, InputError, RunFileError
 from tidegauge.io import append_line, atomic_write_bytes, open_binary
+from tidegauge.schema.faults import HUMAN as HUMAN
+from tidegauge.schema.faults import TOO_LARGE, is_unicode, row_faults, show_value
 
-HUMAN = "human"
 MILLISECONDS_PER_MINUTE = 60_000
 MAX_LINE_BYTES = 1 << 20  # a record is a few hundred bytes; a longer line is another kind of file
-_SHOWN_VALUE = 60
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,7 +67,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _KNOWN = frozenset(RunRecord.__struct_fields__) - {"unknown"}
-_NAMES = ("task_id", "task_family", "alias", "human_source")
+_NUL = b"\\u0000"  # as JSON writes it; rare enough for the slow path to look where it is
 _decode = msgspec.json.Decoder(RunRecord, strict=True).decode
 _decode_any = msgspec.json.Decoder().decode
 
@@ -124,7 +126,7 @@ class RunReader:
         for raw in self._lines():
             try:
                 record = _decode(raw)
-                if _is_sound(record):
+                if _is_sound(record) and _NUL not in raw:
                     if self._keep_unknown:
                         record = _with_unknown(record, _decode_any(raw))
                     self.n_rows += 1
@@ -155,9 +157,9 @@ class RunReader:
                     )
                     while not raw.endswith(b"\n") and (raw := stream.readline(MAX_LINE_BYTES)):
                         self.sha256.update(raw)
-                elif not raw.isspace():
+                elif raw.strip():
                     yield raw
-        except (EOFError, OSError) as error:  # gzip: cut short, or damaged
+        except (EOFError, OSError, zlib.error) as error:  # gzip: cut short, or damaged
             self.line += 1
             self.report(f"cannot be read further ({error}); copy the file again")
         finally:
@@ -180,17 +182,21 @@ class RunReader:
         try:
             row = json.loads(raw)
         except (ValueError, RecursionError) as error:
-            if not raw.endswith(b"\n"):
+            if not raw.endswith(b"\n") and raw.lstrip().startswith(b"{"):
                 self.report("truncated: the last line ends before its JSON does; copy it again")
             elif isinstance(error, UnicodeDecodeError):
                 self.report("binary data or not UTF-8: save the file as UTF-8 text")
             else:
-                self.report(f"not JSON ({error}): {_show(raw.decode(errors='replace').strip())}")
+                text = show_value(raw.decode(errors="replace").strip())
+                self.report(f"not JSON ({error}): {text}; write one JSON object a line")
             return None
         if not isinstance(row, dict):
-            self.report(f"{_show(row)}: not a JSON object; write one object a line")
+            self.report(f"{show_value(row)}: not a JSON object; write one object a line")
             return None
-        problems = list(_faults(row))
+        if not is_unicode(row):
+            self.report("half of a surrogate pair (\\ud800 to \\udfff): write the whole character")
+            return None
+        problems = list(row_faults(row))
         for problem in problems:
             self.report(problem)
         return None if problems else _convert(row, keep_unknown=self._keep_unknown)
@@ -227,16 +233,23 @@ def append_run(path: Path | str, record: RunRecord) -> None:
     RunFileError
         The record itself could not be read back.
     """
-    problems = list(_faults(msgspec.json.decode(encode_run(record))))
+    problems = list(row_faults(msgspec.json.decode(encode_run(record))))
     if problems:
         raise RunFileError([f"{path}: {problem}" for problem in problems])
+    if str(path).endswith(".gz"):
+        raise InputError(f"{path}: lines cannot be appended to gzip; append to a plain file")
     append_line(path, encode_run(record).decode())
 
 
-def write_runs(path: Path | str, records: Iterator[RunRecord]) -> int:
-    """Write a whole file of records atomically and return how many there were."""
+def write_runs(path: Path | str, records: Iterable[RunRecord]) -> int:
+    """Write a whole file of records atomically (gzip by its name) and return how many."""
     count = 0
-    with atomic_write_bytes(path) as handle:
+    with contextlib.ExitStack() as stack:
+        handle = stack.enter_context(atomic_write_bytes(path))
+        if str(path).endswith(".gz"):
+            # No name and no time inside: the same records give the same bytes.
+            zipped = gzip.GzipFile(filename="", mode="wb", fileobj=handle, mtime=0)
+            handle = cast(BinaryIO, stack.enter_context(zipped))
         for record in records:
             handle.write(encode_run(record) + b"\n")
             count += 1
@@ -251,69 +264,20 @@ def _is_sound(record: RunRecord) -> bool:
         and record.alias
         and record.human_source
         and (record.score_binarized == 0 or record.score_binarized == 1)
-        and 0 < record.human_minutes < math.inf
+        and 0 < record.human_minutes < TOO_LARGE
+        and -TOO_LARGE < (record.score_cont or 0.0) < TOO_LARGE
+        and -TOO_LARGE < (record.score or 0.0) < TOO_LARGE
     ):
         return False
     if record.alias != HUMAN:
         return True
     began, ended = record.started_at, record.completed_at
     # bool is an int to Python, but no time; an exact type check is also the fastest.
-    return type(began) in (int, float) and type(ended) in (int, float) and ended >= began
-
-
-def _faults(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every fault of a row as ``field=value: what is wrong; what to do``."""
-    for name in _NAMES:
-        if not isinstance(value := row.get(name), str) or not value:
-            yield f"{_shown(row, name)}: must be a non-empty text; fill it in or drop the row"
-    if not isinstance(score := row.get("score_binarized"), int | float) or score not in (0, 1):
-        yield f"{_shown(row, 'score_binarized')}: must be 0 or 1; threshold the score first"
-    minutes = row.get("human_minutes", 0)
-    if not _is_number(minutes) or minutes <= 0:
-        yield (
-            f"{_shown(row, 'human_minutes')}: must be a positive, finite number of minutes; "
-            "correct it or drop the task"
-        )
-    for name in ("score_cont", "score"):
-        if row.get(name) is not None and not _is_number(row[name]):
-            yield f"{_shown(row, name)}: must be a finite number; write null where it is unknown"
-    if not isinstance(row.get("task_source"), str | None):
-        yield f"{_shown(row, 'task_source')}: must be a text; drop the field if it is unknown"
-    if row.get("alias") == HUMAN:
-        yield from _time_faults(row)
-
-
-def _time_faults(row: Mapping[str, Any]) -> Iterator[str]:
-    times_ok = True
-    for name in ("started_at", "completed_at"):
-        if not _is_number(row.get(name)):
-            times_ok = False
-            yield f"{_shown(row, name)}: a human run needs its time in milliseconds; fill it in"
-    if times_ok and row["completed_at"] < row["started_at"]:
-        yield (
-            f"{_shown(row, 'completed_at')}: before started_at={row['started_at']}; "
-            "swap them or drop the row"
-        )
-
-
-def _is_number(value: object) -> bool:
     return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and abs(value) < 1e300  # also refuses NaN; a larger int would overflow a double
+        type(began) in (int, float)
+        and type(ended) in (int, float)
+        and -TOO_LARGE < began <= ended < TOO_LARGE
     )
-
-
-def _shown(row: Mapping[str, Any], name: str) -> str:
-    return f"{name}={_show(row[name])}" if name in row else f"{name} is missing"
-
-
-def _show(value: object) -> str:
-    try:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    except ValueError:  # an integer of thousands of digits
-        text = "a very large number"
-    return text if len(text) <= _SHOWN_VALUE else text[: _SHOWN_VALUE - 3] + "..."
 
 
 def _convert(row: Mapping[str, Any], *, keep_unknown: bool) -> RunRecord:

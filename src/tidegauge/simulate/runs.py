@@ -122,9 +122,8 @@ class SimulatedRuns:
 def simulate_runs(shape: RunsShape = PUBLISHED, *, seed: int) -> SimulatedRuns:
     """Draw a truth that looks like METR's data and lay out its tasks."""
     rng = np.random.default_rng([seed, 0])
-    mu_family = np.sort(
-        rng.normal(_MU_GLOBAL, _SIGMA_GLOBAL, shape.families)
-    )  # shortest first: SWAA
+    # Shortest families first: SWAA is made of them, RE-Bench of the longest.
+    mu_family = np.sort(rng.normal(_MU_GLOBAL, _SIGMA_GLOBAL, shape.families))
     task_family = _families_of_tasks(shape, rng)
     mu_task = mu_family[task_family] + _SIGMA_FAMILY * rng.normal(size=shape.tasks)
     alpha, beta, release = _draw_agents(shape.agents, rng)

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tidegauge.bench.competitions.registry import get_competition
-from tidegauge.bench.isolation import bubblewrap_works
+from tidegauge.bench.isolation import bubblewrap_works, choose_isolation
 from tidegauge.bench.prepare import prepare_competition, simulate_and_prepare
 from tidegauge.bench.prepared import Prepared
 from tidegauge.bench.record import RunOptions
 from tidegauge.bench.runner import run_agent
 from tidegauge.bench.workspace import Limits
+from tidegauge.errors import InputError
 from tidegauge.simulate.osic import simulate_cohort, write_raw
 
 
@@ -23,6 +24,15 @@ def bubblewrap() -> None:
     """Skip where there is no bubblewrap, or where it may make no namespaces."""
     if not bubblewrap_works():
         pytest.skip("bubblewrap does not work here")
+
+
+@pytest.fixture(scope="session")
+def some_isolation() -> None:
+    """Skip where `--isolation auto` finds none, as it then says."""
+    try:
+        choose_isolation("auto")
+    except InputError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,81 @@
+"""Every command of the guides runs, in order, as written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / name).read_text(), re.M | re.S)
+
+
+def records_in(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "runs" / "runs.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def run_script(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run shell text in which `tidegauge` is this one; a server takes a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    wrapper = folder / "bin" / "tidegauge"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        "#!/bin/bash\n"
+        f'[ "$2" = serve ] && set -- "$@" --port {port} --also 0\n'
+        f'exec "{sys.executable}" -m tidegauge "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    path = f"{wrapper.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    variables = {
+        **os.environ, "PATH": path, "SERVER_URL": f"http://127.0.0.1:{port}", **environment,
+    }  # fmt: skip
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder, env=variables, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("some_isolation")
+def test_every_command_of_the_bench_guide_runs(tmp_path: Path) -> None:
+    done = run_script("\n".join(blocks("bench.md", "sh")), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert '{"result":"Submission is valid."}' in done.stdout
+    assert "too similar" in done.stdout
+    assert json.loads((tmp_path / "report.json").read_text())["disqualified"] is True
+    records = records_in(tmp_path)
+    assert [record["alias"] for record in records] == ["sample", "naive", "naive", "two-steps"]
+    assert json.loads((tmp_path / "all.json").read_text())["total_valid_submissions"] == 1
+
+
+@pytest.mark.usefixtures("some_isolation")
+def test_competition_of_the_guide_is_found_through_its_entry_point(tmp_path: Path) -> None:
+    (code,) = blocks("adding-a-competition.md", "python")
+    assert len(code.splitlines()) <= 65
+    (toml,) = blocks("adding-a-competition.md", "toml")
+    site = tmp_path / "site"
+    (information := site / "doubling-1.dist-info").mkdir(parents=True)
+    (site / "doubling.py").write_text(code)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: doubling\nVersion: 1\n")
+    entry = toml.replace("[project.entry-points.", "[").replace('"', "")
+    (information / "entry_points.txt").write_text(entry)
+    path = f"{site}:{os.environ.get('PYTHONPATH', '')}"
+    script = "\n".join(blocks("adding-a-competition.md", "sh"))
+    done = run_script(script, tmp_path, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
+    assert "my-doubling" in done.stdout
+    (record,) = records_in(tmp_path)
+    assert record["task_id"] == "mlebench/my-doubling"
+    assert record["score_cont"] > 1.2  # the training mean knows nothing of x

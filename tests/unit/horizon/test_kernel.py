@@ -1,0 +1,151 @@
+"""The fused density against the PyMC specification, and the whitened one against the fused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.special import expit, log_ndtr
+
+from designs import draw_design, usual_truth
+from tidegauge.engine.priors import half_cauchy, normal
+from tidegauge.horizon.design import Design
+from tidegauge.horizon.fit import start_reference
+from tidegauge.horizon.kernel import _log_survival, log_density, logistic_terms
+from tidegauge.horizon.model import build_model, model_graph
+from tidegauge.horizon.options import DEFAULT_PRIORS, HorizonOptions, HorizonPriors
+from tidegauge.horizon.packing import layout_of, pack_data
+from tidegauge.horizon.whitening import to_centred, whitened_density, whitened_log_density
+
+CAUCHY = dataclasses.replace(
+    DEFAULT_PRIORS, sigma_human=half_cauchy(1), mu_global=normal(3, 2), sigma_family=half_cauchy(2)
+)
+
+
+@pytest.fixture(scope="module")
+def design() -> Design:
+    rng = np.random.default_rng(3)
+    truth = usual_truth(rng, n_agents=3, n_tasks=12, n_families=4)
+    drawn = draw_design(truth, rng, failed=7)
+    drawn.attempts[1, 2:5] = drawn.successes[1, 2:5] = 0  # some cells were never tried
+    return drawn
+
+
+def value_vars(x: np.ndarray, design: Design) -> dict[str, np.ndarray]:
+    layout = layout_of(design)
+    scalars = ("mu_global", "sigma_global_log__", "sigma_family_log__")
+    scalars += ("sigma_human_log__", "sigma_estimate_log__")
+    return {
+        **{name: x[i] for i, name in enumerate(scalars)},
+        "mu_family": x[layout.mu_family],
+        "mu_task": x[layout.mu_task],
+        "alpha": x[layout.alpha],
+        "beta_interval__": x[layout.log_slope],
+    }
+
+
+@pytest.mark.parametrize("priors", [DEFAULT_PRIORS, CAUCHY], ids=["default", "cauchy"])
+@pytest.mark.parametrize("failures", ["ignore", "censor"])
+def test_value_and_gradient_equal_the_pymc_model(
+    design: Design, failures: str, priors: HorizonPriors
+) -> None:
+    options = HorizonOptions(failures=failures)
+    model = build_model(design, priors=priors, options=options)
+    logp, dlogp = model.compile_logp(), model.compile_dlogp()
+    data, rng = pack_data(design, priors, options), np.random.default_rng(1)
+    for scale in (0.1, 0.5, 1.0, 2.0):
+        x = rng.normal(0, scale, layout_of(design).size)
+        gradient = np.empty(x.size)
+        value = log_density(x, gradient, data)
+        point = value_vars(x, design)
+        assert list(point) == [variable.name for variable in model.value_vars]
+        np.testing.assert_allclose(value, logp(point), rtol=1e-7)
+        # PyMC's log survival changes its formula in the tail, where its slope is good to 1e-7;
+        # ours is compared with SciPy's below.
+        slack = 1e-6 if failures == "censor" else 1e-9
+        np.testing.assert_allclose(gradient, dlogp(point), rtol=1e-9, atol=slack)
+
+
+def test_graph_names_every_variable(design: Design) -> None:
+    graph = model_graph(build_model(design))
+    for name in ("mu_global", "mu_family", "mu_task", "sigma_human", "alpha", "beta", "successes"):
+        assert name in graph
+
+
+@pytest.mark.parametrize("failures", ["ignore", "censor"])
+def test_whitened_density_is_the_change_of_variables_of_the_fused_one(
+    design: Design, failures: str
+) -> None:
+    options = HorizonOptions(failures=failures)
+    density = whitened_density(design, DEFAULT_PRIORS, options, start_reference(design))
+    data = pack_data(design, DEFAULT_PRIORS, options)
+    for seed in range(3):
+        z = density.initial(seed)
+        x = to_centred(density, z[None])[0]
+        jacobian = _numerical_jacobian(lambda v: to_centred(density, v[None])[0], z)
+        expected = log_density(x, np.empty(x.size), data) + np.linalg.slogdet(jacobian)[1]
+        got = whitened_log_density(z, np.empty(z.size), density.data)
+        np.testing.assert_allclose(got, expected, rtol=1e-7)
+
+
+def test_whitened_gradient_against_central_differences(design: Design) -> None:
+    options = HorizonOptions(failures="censor")
+    density = whitened_density(design, DEFAULT_PRIORS, options, start_reference(design))
+    scratch = np.empty(density.size)
+
+    def value(z: np.ndarray) -> np.ndarray:
+        return np.array([whitened_log_density(z, scratch, density.data)])
+
+    for seed in range(3):
+        z = density.initial(seed)
+        gradient = np.empty(z.size)
+        whitened_log_density(z, gradient, density.data)
+        expected = _numerical_jacobian(value, z)[0]
+        # Central differences of a value near 1e3 with step 1e-5 are good to about 1e-7.
+        np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_scale_that_vanishes_keeps_value_and_gradient_finite(design: Design) -> None:
+    density = whitened_density(design, DEFAULT_PRIORS, HorizonOptions(), start_reference(design))
+    z = density.initial(0)
+    z[1:3] = -40.0  # sigma_global and sigma_family of 1e-17: the neck of the funnel
+    gradient = np.empty(z.size)
+    assert np.isfinite(whitened_log_density(z, gradient, density.data))
+    assert np.isfinite(gradient).all()
+
+
+def test_logistic_terms_against_scipy() -> None:
+    eta = np.concatenate([np.linspace(-690, 690, 2001), np.linspace(-3, 3, 1001), [0.0, -0.0]])
+    won, softplus, scratch = (np.empty_like(eta) for _ in range(3))
+    logistic_terms(eta, won, softplus, scratch)
+    np.testing.assert_allclose(won, expit(eta), rtol=2e-15)
+    np.testing.assert_allclose(softplus, np.logaddexp(0, eta), rtol=2e-15)
+
+
+def test_logistic_terms_far_out_are_finite() -> None:
+    eta = np.array([-1e6, 1e6])
+    won, softplus, scratch = (np.empty_like(eta) for _ in range(3))
+    logistic_terms(eta, won, softplus, scratch)
+    np.testing.assert_allclose(won, [0, 1], atol=1e-300)
+    np.testing.assert_allclose(softplus, [0, 1e6], atol=1e-300)
+
+
+@pytest.mark.parametrize("z", [-30.0, -5.0, 0.0, 4.999, 5.001, 12.0, 40.0, 1e4])
+def test_log_survival_against_scipy(z: float) -> None:
+    value, hazard = _log_survival(z)
+    step = 1e-6 * max(1.0, abs(z))
+    slope = (log_ndtr(-z - step) - log_ndtr(-z + step)) / (2 * step)
+    np.testing.assert_allclose(value, log_ndtr(-z), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(hazard, -slope, rtol=1e-6, atol=1e-12)
+
+
+def _numerical_jacobian(function, z: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
+    step = 1e-5
+    columns = []
+    for i in range(z.size):
+        ahead, behind = z.copy(), z.copy()
+        ahead[i] += step
+        behind[i] -= step
+        columns.append((function(ahead) - function(behind)) / (2 * step))
+    return np.array(columns).T

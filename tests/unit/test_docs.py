@@ -1,0 +1,68 @@
+"""Every command and every Python example in README and docs runs as printed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# A machine's own folders and a registry's address, spelt so that this file holds none of them.
+FORBIDDEN = [f"/{name}/" for name in ("work", "root", "farm")] + ["index-{}".format("url")]
+BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.M | re.S)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name
+)
+def test_examples_run_in_order(page: Path, tmp_path: Path) -> None:
+    for language, text in blocks(page):
+        if language == "python":
+            commands = [[sys.executable, "-c", text]]
+        else:
+            lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+            commands = [command_of(line) for line in lines if line.strip()]
+        for command in commands:
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+            assert done.returncode == 0, (command, done.stderr[-2000:])
+
+
+def command_of(line: str) -> list[str]:
+    words = shlex.split(line, comments=True)
+    assert words[0] == "tidegauge", f"only tidegauge commands can be checked: {line}"
+    return [sys.executable, "-m", *words]
+
+
+def test_readme_begins_with_the_two_commands_and_they_exist() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"`?make (\w+)`?", readme):
+        assert re.search(rf"^{target}:", makefile, re.M), target
+    assert readme.index("make demo") < readme.index("make test") < readme.index("##")
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "ARCHITECTURE.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_project_speaks_of_itself_alone() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.splitlines():
+        if name.startswith(".ci/") or name == "tests/unit/test_docs.py":
+            continue
+        text = (ROOT / name).read_bytes().decode("utf-8", errors="ignore")
+        for word in FORBIDDEN:
+            assert word not in text, (name, word)
