@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -64,7 +65,7 @@ def scan_features(
     folder = Path(folder)
     if not folder.is_dir():
         return ScanFeatures(_table({}), [])
-    present = [p for p in dict.fromkeys(patients) if (folder / p).is_dir()]
+    present = [p for p in dict.fromkeys(patients) if _is_name(p) and (folder / p).is_dir()]
     measured = parallel_map(
         partial(_measure_patient, folder=folder, cache=cache),
         present,
@@ -76,6 +77,11 @@ def scan_features(
     rows = {p: found[p].values if p in found else {} for p in patients}
     warnings = [f"{p}: {'; '.join(m.warnings)}" for p, m in found.items() if m.warnings]
     return ScanFeatures(_table(rows), warnings)
+
+
+def _is_name(patient: str) -> bool:
+    """Whether an id names a folder of its own; an empty one or ``..`` would name another."""
+    return patient not in ("", ".", "..") and "/" not in patient
 
 
 def _table(rows: dict[str, dict[str, float]]) -> pd.DataFrame:
@@ -106,8 +112,7 @@ def _measure_patient(patient: str, *, folder: Path, cache: Path | None) -> Measu
             return known
         measured = measure_scan(folder / patient)
         if kept is not None:
-            with atomic_write(kept) as handle:
-                json.dump({"values": measured.values, "warnings": measured.warnings}, handle)
+            _to_cache(kept, measured)
         return measured
     except InputError as error:
         return Measured({}, [str(error)])
@@ -119,8 +124,18 @@ def _content_key(folder: Path) -> str:
     """Hash the feature version and every file's name and bytes."""
     digest = hashlib.sha256(f"features {FEATURE_VERSION}".encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        digest.update(f"\n{path.relative_to(folder)}\t{sha256_of(path)}".encode())
+        try:
+            content = sha256_of(path)
+        except OSError:  # no permission: the reader will say so, and read the others
+            content = "unreadable"
+        digest.update(f"\n{path.relative_to(folder)}\t{content}".encode())
     return digest.hexdigest()
+
+
+def _to_cache(path: Path, measured: Measured) -> None:
+    # A cache that cannot be written costs time, never a measurement.
+    with contextlib.suppress(OSError, InputError), atomic_write(path) as handle:
+        json.dump({"values": measured.values, "warnings": measured.warnings}, handle)
 
 
 def _from_cache(path: Path) -> Measured | None:

@@ -24,6 +24,7 @@ Image = NDArray[np.int16]
 
 AIR_HU = -1024
 _MOST_SLICES = 320  # more adds memory, not accuracy: every second, third ... is taken instead
+_PARALLEL_COSINE = 0.95
 _UNEVEN_SHARE = 0.05  # gaps that differ more than this from the median are put on a regular grid
 _TORN_GAPS, _TORN_MM = 5.0, 50.0  # a gap this many times the median and this long ends a scan
 
@@ -118,22 +119,22 @@ def _one_series(slices: list[SliceInfo], warnings: list[str]) -> list[SliceInfo]
     if 1 < n_largest < len(kept):  # one id for each file says nothing about what belongs together
         warnings.append(f"{len(kept) - n_largest} images of other series are left out")
         kept = [s for s in kept if s.series == series]
-    planes = [_plane(s.orientation) for s in kept]
-    known = Counter(plane for plane in planes if plane is not None)
-    if len(known) > 1:
-        main = known.most_common(1)[0][0]
-        same = [s for s, plane in zip(kept, planes, strict=True) if plane in (main, None)]
-        warnings.append(f"{len(kept) - len(same)} images of another plane are left out")
-        kept = same
-    return kept
+    same = _one_plane(kept)
+    if n_others := len(kept) - len(same):
+        warnings.append(f"{n_others} images of another plane are left out")
+    return same
 
 
-def _plane(orientation: FloatArray | None) -> tuple[float, ...] | None:
-    """Return the slice normal, rounded so that the jitter of headers does not count."""
-    if orientation is None:
-        return None
-    normal = np.cross(orientation[:3], orientation[3:])
-    return tuple(np.round(normal * 4) / 4 + 0.0)
+def _one_plane(slices: list[SliceInfo]) -> list[SliceInfo]:
+    """Keep the images whose normal is, within the jitter of headers, that of most others."""
+    known = [(s, s.orientation) for s in slices if s.orientation is not None]
+    if not known:
+        return slices
+    normals = np.array([np.cross(o[:3], o[3:]) for _, o in known])
+    is_parallel = np.abs(normals @ normals.T) > _PARALLEL_COSINE
+    of_most = is_parallel[np.argmax(is_parallel.sum(axis=1))]
+    others = {id(s) for (s, _), same in zip(known, of_most, strict=True) if not same}
+    return [s for s in slices if id(s) not in others]
 
 
 def _heights_mm(slices: list[SliceInfo], warnings: list[str]) -> tuple[list[SliceInfo], FloatArray]:

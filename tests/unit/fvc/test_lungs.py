@@ -247,6 +247,20 @@ def test_a_damaged_cache_file_is_measured_again(tmp_path: Path, fifty_scans: Pat
     assert scan_features(fifty_scans, ["P00"], cache=cache, workers=1).table.equals(first.table)
 
 
+def test_a_cache_that_cannot_be_written_costs_no_measurement(
+    tmp_path: Path, fifty_scans: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    found = scan_features(fifty_scans, ["P00"], cache=tmp_path / "file" / "cache", workers=1)
+    assert found.table.loc["P00"].notna().all()
+    assert found.warnings == []
+
+
+@pytest.mark.parametrize("patient", ["", ".", "..", "P00/../P01"])
+def test_an_id_that_names_another_folder_has_no_scan(fifty_scans: Path, patient: str) -> None:
+    assert scan_features(fifty_scans, [patient], workers=1).table.iloc[0].isna().all()
+
+
 def test_a_surprise_inside_one_scan_is_its_warning(
     fifty_scans: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -385,6 +385,19 @@ def test_a_coronal_series_is_turned_to_the_patients_axes(
     assert volume.spacing_mm == pytest.approx((5.0, 3.0, 1.5))
 
 
+def test_a_tilted_gantry_with_jittered_headers_is_one_plane(
+    tmp_path: Path, hu: NDArray[np.int16]
+) -> None:
+    def edit(dataset: Dataset, index: int) -> None:
+        tilt = np.arcsin(0.125) + 1e-4 * (-1) ** index
+        dataset.ImageOrientationPatient = [1, 0, 0, 0, np.cos(tilt).round(6), np.sin(tilt).round(6)]
+
+    volume = read_scan(write_slices(tmp_path / "scan", hu, edit))
+    np.testing.assert_array_equal(volume.hu, hu)
+    assert volume.warnings == []
+    assert volume.spacing_mm[0] == pytest.approx(5 * np.sqrt(1 - 0.125**2), rel=1e-3)
+
+
 def test_a_prone_patient_is_turned_over(tmp_path: Path, hu: NDArray[np.int16]) -> None:
     def edit(dataset: Dataset, index: int) -> None:
         dataset.ImageOrientationPatient = [-1, 0, 0, 0, -1, 0]
@@ -440,6 +453,33 @@ def test_a_series_that_cannot_be_measured_names_file_and_remedy(
 ) -> None:
     with pytest.raises(ScanError, match=message):
         read_scan(write_slices(tmp_path / "scan", hu, edit))
+
+
+@pytest.mark.parametrize("compress", [None, compress_rle, compress_jpeg_2000])
+def test_damaged_bytes_end_in_a_volume_or_a_reason(
+    tmp_path: Path, hu: NDArray[np.int16], compress: Callable[[Dataset], None] | None
+) -> None:
+    def edit(dataset: Dataset, index: int) -> None:
+        if compress is not None:
+            compress(dataset)
+
+    folder = write_slices(tmp_path / "scan", hu[:3], edit)
+    sound = {path: path.read_bytes() for path in folder.iterdir()}
+    rng = np.random.default_rng(8)
+    volumes, reasons = [], []
+    for _ in range(25):
+        for path, content in sorted(sound.items()):
+            damaged = bytearray(content)
+            for place in rng.integers(0, min(len(damaged), 1200), size=6):
+                damaged[place] = rng.integers(256)
+            path.write_bytes(damaged[: rng.integers(len(damaged) // 2, len(damaged) + 1)])
+        try:
+            volumes.append(read_scan(folder))
+        except ScanError as error:
+            reasons.append(str(error))
+    assert len(volumes) + len(reasons) == 25
+    assert all(volume.hu.ndim == 3 and np.isfinite(volume.spacing_mm).all() for volume in volumes)
+    assert all(";" in reason for reason in reasons)  # what is wrong; what to do
 
 
 def test_a_folder_without_dicom_says_so(tmp_path: Path) -> None:
