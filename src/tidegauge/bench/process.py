@@ -141,50 +141,59 @@ def start_agent(
     steps : bool
         Its stdin and stdout carry the step protocol.
     """
-    ours, theirs = socket.socketpair()
-    supervisor = [sys.executable, "-I", inside.__file__, str(theirs.fileno())]
-    options: dict[str, Any] = {}
-    descriptors = [theirs.fileno()]
+    become: dict[str, Any] = give_to_agent(workspace) if isolation.kind == "user" else {}
+    mark = ("TIDEGAUGE_RUN", secrets.token_hex(8))
+    options = {"cwd": workspace, "env": {**environment, mark[0]: mark[1]}, **become}
+    arguments = None
     if isolation.kind == "bwrap":
         arguments = bubblewrap_arguments(isolation, workspace=workspace, validator=validator)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_adopting_orphans())
+        agent = _launch(arguments, options, reads_stdin=steps)
+        outputs = {"stderr": agent.process.stderr}
+        if not steps:
+            outputs["stdout"] = agent.process.stdout
+        pumps = [
+            _keep(stream, stack.enter_context(open(logs / f"agent.{name}.txt", "wb")))
+            for name, stream in outputs.items()
+        ]
+        relay = {"socket": SANDBOX_SOCKET, "ports": PORTS} if validator else None
+        agent.send_control({"command": ["/bin/sh", "-c", command], "relay": relay})
+        try:
+            yield agent
+        finally:
+            agent.end()
+            _end_adopted("=".join(mark))
+            for pump in pumps:
+                pump.join(timeout=0.5)
+
+
+def _launch(
+    bubblewrap: list[str] | None, options: dict[str, Any], *, reads_stdin: bool
+) -> AgentProcess:
+    """Start the supervisor, inside bubblewrap if its options are given."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-I", inside.__file__, str(theirs.fileno())]
+    descriptors = [theirs.fileno()]
+    if bubblewrap is not None:
         # Through a descriptor: /proc/1/cmdline inside would show them.
-        descriptors.append(_in_memory("\0".join(arguments).encode()))
-        supervisor = ["bwrap", "--args", str(descriptors[-1]), "--", *supervisor]
-    elif isolation.kind == "user":
-        options = give_to_agent(workspace)
-    mark = f"TIDEGAUGE_RUN={secrets.token_hex(8)}"
-    with _adopting_orphans(), open(logs / "agent.stderr.txt", "wb") as errors:
+        descriptors.append(_in_memory("\0".join(bubblewrap).encode()))
+        command = ["bwrap", "--args", str(descriptors[-1]), "--", *command]
+    with theirs:
         process = subprocess.Popen(
-            supervisor,
-            cwd=workspace,
-            env={**environment, **dict([mark.split("=")])},
-            stdin=subprocess.PIPE if steps else subprocess.DEVNULL,
+            command,
+            stdin=subprocess.PIPE if reads_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=descriptors,
             start_new_session=True,
             **options,
         )
-        theirs.close()
-        for descriptor in descriptors[1:]:
-            os.close(descriptor)
-        if process.stdin is not None:
-            os.set_blocking(process.stdin.fileno(), False)
-        pumps = [_keep(process.stderr, errors)]
-        with contextlib.ExitStack() as stack:
-            if not steps:
-                output = stack.enter_context(open(logs / "agent.stdout.txt", "wb"))
-                pumps.append(_keep(process.stdout, output))
-            agent = AgentProcess(process, ours)
-            relay = {"socket": SANDBOX_SOCKET, "ports": PORTS} if validator else None
-            agent.send_control({"command": ["/bin/sh", "-c", command], "relay": relay})
-            try:
-                yield agent
-            finally:
-                agent.end()
-                _end_adopted(mark)
-                for pump in pumps:
-                    pump.join(timeout=0.5)
+    for descriptor in descriptors[1:]:
+        os.close(descriptor)
+    if process.stdin is not None:
+        os.set_blocking(process.stdin.fileno(), False)
+    return AgentProcess(process, ours)
 
 
 def _in_memory(data: bytes) -> int:

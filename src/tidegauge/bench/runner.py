@@ -181,8 +181,10 @@ def _work(run: _Run) -> Ending:
 
 def _environment(run: _Run, budget: Budget, url: str) -> dict[str, str]:
     told = {
-        "TIDEGAUGE_DEADLINE": f"{time.time() + budget.seconds_left:.3f}",
-        "TIDEGAUGE_STEPS": str(budget.steps_left) if run.counts_steps else "",
+        "TIDEGAUGE_DEADLINE": str(
+            int(time.time() + budget.seconds_left)
+        ),  # whole: any shell reads it
+        "TIDEGAUGE_STEPS": str(budget.steps_left),
         "TIDEGAUGE_SEED": str(run.seed),
         "SERVER_URL": url,
     }

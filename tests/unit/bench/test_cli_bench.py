@@ -144,3 +144,5 @@ def test_shipped_agents_run_by_name_and_seeds_repeat(
     nothing = tidegauge("bench", "run", "osic", "--agent", "true", *common)
     assert nothing.returncode == 1  # it ran, and left no submission
     assert len((tmp_path / "o" / "runs.jsonl").read_text().splitlines()) == 4
+    checked = tidegauge("horizon", "check", tmp_path / "o" / "runs.jsonl")
+    assert checked.returncode == 0, checked.stderr

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,9 @@ from tidegauge.bench.competitions.registry import get_competition
 from tidegauge.bench.isolation import Isolation, agent_environment, choose_isolation
 from tidegauge.bench.prepare import simulate_and_prepare
 from tidegauge.bench.prepared import Prepared
+from tidegauge.bench.record import RunOptions
+from tidegauge.bench.runner import run_agent
+from tidegauge.bench.workspace import Limits
 from tidegauge.errors import InputError
 
 RunIt = Callable[..., tuple[dict[str, Any], Path]]
@@ -203,3 +209,48 @@ def test_isolation_that_cannot_be_had_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_private_folder_is_its_owners_alone(osic: Prepared) -> None:
     assert osic.private.stat().st_mode & 0o777 == 0o700
     assert (osic.private / "test.csv").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_separate_user_reads_no_answers_and_ends_with_its_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    python = "/usr/bin/python3"
+    if not os.path.exists(python):
+        pytest.skip("needs a Python that every user may run")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        os.chmod(name, 0o755)
+        prepared = simulate_and_prepare(get_competition("surge"), Path(name, "data"), seed=4)
+        monkeypatch.setattr(sys, "executable", python)
+        marker = f"81{os.getpid()}.5"
+        command = (
+            f"id -un; cat {prepared.private}/test.csv; ln {prepared.private}/test.csv x; "
+            "cp input/sample_submission.csv submission/submission.csv; ./validate_submission.sh; "
+            f"(setsid sleep {marker} &); sleep {marker}"
+        )
+        limits = Limits(hours=1.5 / 3600)
+        options = RunOptions(command=command, alias="u", isolation="user", limits=limits)
+        try:
+            report = run_agent(prepared, Path(name, "out"), Path(name, "runs.jsonl"), options)
+        except InputError as error:
+            pytest.skip(str(error))  # the source tree itself is closed to other users
+        (folder,) = Path(name, "out").iterdir()
+        found = everything_in(folder)
+        assert "nobody" in found
+        assert '{"result":"Submission is valid."}' in found
+        assert not [secret for secret in secrets(prepared) if secret in found]
+        assert (report["exit_cause"], report["valid_submission"]) == ("time", True)
+        left = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, check=False)
+        assert left.stdout == b""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_folder_closed_to_the_separate_user_is_refused_and_leaves_no_run(
+    surge: Prepared, tmp_path: Path, run_it: RunIt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    tmp_path.chmod(0o700)
+    with pytest.raises(InputError, match="cannot run Python"):
+        run_it("true", isolation="user")
+    assert not list((tmp_path / "out").iterdir())
+    assert not (tmp_path / "runs.jsonl").exists()

@@ -173,8 +173,8 @@ def test_environment_tells_deadline_steps_server_and_seed(tmp_path: Path, run_it
     _, folder = run_it(command, seconds=100)
     lines = (folder / "workspace" / "env.txt").read_text().splitlines()
     told = dict(line.split("=", 1) for line in lines if "=" in line)
-    assert began + 99 < float(told["TIDEGAUGE_DEADLINE"]) < time.time() + 101
-    assert told["TIDEGAUGE_STEPS"] == ""  # a plain agent has time only
+    assert began + 98 < int(told["TIDEGAUGE_DEADLINE"]) < time.time() + 101
+    assert told["TIDEGAUGE_STEPS"] == "500"
     assert told["TIDEGAUGE_SEED"] == "1"
     reply = (folder / "workspace" / "reply.txt").read_text()
     assert json.loads(reply) == {"result": "Submission is valid."}

@@ -6,8 +6,10 @@ from __future__ import annotations
 SHIPPED = {
     "sample": "python -m tidegauge.bench.agents.sample",
     "naive": "python -m tidegauge.bench.agents.naive",
+    # Nine tenths of the time: the last file must be written before the end.
     "fvc": "python -m tidegauge fvc solve --input input --output submission/submission.csv "
-    '--seed "$TIDEGAUGE_SEED" --validate-url "$SERVER_URL" --quiet',
+    '--time-limit "$(( (TIDEGAUGE_DEADLINE - $(date +%s)) * 9 / 10 ))s" '
+    '--seed "$TIDEGAUGE_SEED" --validate-url "$SERVER_URL/validate" --quiet',
 }
 
 
