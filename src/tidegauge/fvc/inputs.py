@@ -10,7 +10,9 @@ import numpy as np
 
 from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort
+from tidegauge.fvc.interrupts import shield_workers
 from tidegauge.fvc.tables import Asked, read_cohort, read_questions
+from tidegauge.io import make_folder
 from tidegauge.progress import SILENT, Progress
 
 
@@ -86,6 +88,7 @@ def add_scans(
     """
     from tidegauge.fvc.lungs import scan_features
 
+    shield_workers()
     patients = [str(patient) for patient in cohort.baselines.patient]
     measured = scan_features(
         scans, patients, cache=cache_folder(), workers=workers, progress=progress
@@ -103,7 +106,12 @@ def without_scans(cohort: Cohort, names: tuple[str, ...]) -> Cohort:
     return cohort.with_features(np.full((cohort.n_patients, len(names)), np.nan), names)
 
 
-def cache_folder() -> Path:
-    """Return where measured scans are kept between runs, by their content."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "tidegauge" / "scans"
+def cache_folder() -> Path | None:
+    """Return where measured scans are kept between runs, or None where nothing can be kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(base) / "tidegauge" / "scans"
+    try:
+        make_folder(folder)
+    except InputError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None

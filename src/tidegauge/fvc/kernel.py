@@ -54,21 +54,8 @@ def _t_constant(nu: float) -> tuple[float, float]:
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
-def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
-    """Return the log density at `x` and write its gradient; `data` is that of `pack`."""
-    n, m, p = int(data[0]), int(data[1]), int(data[2])
-    at = 3
-    prior = data[at : at + _N_PRIORS]
-    at += _N_PRIORS
-    observed, centre = data[at : at + n], data[at + n : at + 2 * n]
-    expected, size = data[at + 2 * n : at + 3 * n], data[at + 3 * n : at + 4 * n]
-    at += 4 * n
-    cov = data[at : at + n * p].reshape((n, p))
-    at += n * p
-    begin = data[at : at + n + 1]
-    at += n + 1
-    t, y = data[at : at + m], data[at + m : at + 2 * m]
-    grad[:] = 0.0
+def _scalars(x: FloatArray, grad: FloatArray, prior: FloatArray) -> float:
+    """Add the priors of the scalars."""
     logp = 0.0
     for k in range(_N_SCALARS):
         mu, sd = prior[2 * k], prior[2 * k + 1]
@@ -80,62 +67,114 @@ def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
             z = math.exp(x[k]) / sd
             logp += x[k] - 0.5 * z * z
             grad[k] += 1.0 - z * z
-    level_sd, effect_sd = math.exp(x[2]), math.exp(x[4])
-    slope_sd = math.exp(x[5])
-    nu, nu_slope = 1.0 + math.exp(x[8]), 1.0 + math.exp(x[9])
+    return logp
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _level(
+    x: FloatArray, grad: FloatArray, at: int, sd: float, centre: float, expected: float, seen: float
+) -> float:
+    """Add the normal prior of one patient's level."""
+    r = (x[at] - (x[0] + x[1] * expected) * centre + seen) / sd
+    g = r / sd
+    grad[at] -= g
+    grad[0] += g * centre
+    grad[1] += g * centre * expected
+    grad[2] += r * r - 1.0
+    return float(-0.5 * r * r - x[2])
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _slope(
+    x: FloatArray,
+    grad: FloatArray,
+    at: int,
+    cov: FloatArray,
+    scales: tuple[float, float, float],
+    constants: tuple[float, float],
+) -> float:
+    """Add the Student-t prior of one patient's slope."""
+    effect_sd, slope_sd, nu = scales
+    const, const_nu = constants
+    mean = 0.0
+    for k in range(len(cov)):
+        mean += cov[k] * x[_N_SCALARS + k]
+    e = (x[at] - x[3] - effect_sd * mean) / slope_sd
+    rise = 1.0 + e * e / nu
+    tail = math.log(rise)
+    w = (nu + 1.0) * e / (nu * rise)  # minus the derivative in e
+    g = w / slope_sd
+    grad[at] -= g
+    grad[3] += g
+    grad[4] += g * effect_sd * mean
+    for k in range(len(cov)):
+        grad[_N_SCALARS + k] += g * effect_sd * cov[k]
+    grad[5] += w * e - 1.0
+    grad[9] += (const_nu - 0.5 * tail + 0.5 * w * e / nu) * (nu - 1.0)
+    return float(const - x[5] - 0.5 * (nu + 1.0) * tail)
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _visits(
+    y: FloatArray, t: FloatArray, level: float, slope: float, inverse: float, nu: float
+) -> tuple[float, float, float, float]:
+    """Return one patient's sums over visits: of log tails, by level, by slope, and of squares."""
+    product, total, by_level, by_slope, squares = 1.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(len(y)):
+        e = (y[j] - level - slope * t[j]) * inverse
+        rise = 1.0 + e * e / nu
+        w = (nu + 1.0) * e / (nu * rise)
+        by_level += w
+        by_slope += w * t[j]
+        squares += w * e
+        product *= rise  # one logarithm a patient, not one a visit
+        if product > 1e100:
+            total += math.log(product)
+            product = 1.0
+    return total + math.log(product), by_level * inverse, by_slope * inverse, squares
+
+
+@numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
+    """Return the log density at `x` and write its gradient; `data` is that of `pack`."""
+    n, m, p = int(data[0]), int(data[1]), int(data[2])
+    at = 3 + _N_PRIORS
+    prior = data[3:at]
+    observed, centre = data[at : at + n], data[at + n : at + 2 * n]
+    expected, size = data[at + 2 * n : at + 3 * n], data[at + 3 * n : at + 4 * n]
+    at += 4 * n
+    cov = data[at : at + n * p].reshape((n, p))
+    at += n * p
+    begin = data[at : at + n + 1]
+    at += n + 1
+    t, y = data[at : at + m], data[at + m : at + 2 * m]
+    grad[:] = 0.0
+    logp: float = _scalars(x, grad, prior)
+    nu = 1.0 + math.exp(x[8])
     const, const_nu = _t_constant(nu)
-    const_b, const_b_nu = _t_constant(nu_slope)
-    z0, a0, b0 = _N_SCALARS, _N_SCALARS + p, _N_SCALARS + p + n
-    for k in range(p):
-        logp -= 0.5 * x[z0 + k] ** 2
-        grad[z0 + k] -= x[z0 + k]
+    level_sd = math.exp(x[2])
+    scales = (math.exp(x[4]), math.exp(x[5]), 1.0 + math.exp(x[9]))
+    constants = _t_constant(scales[2])
+    for k in range(_N_SCALARS, _N_SCALARS + p):
+        logp -= 0.5 * x[k] * x[k]
+        grad[k] -= x[k]
     for i in range(n):
-        sd = level_sd * centre[i]
-        r = (x[a0 + i] - (x[0] + x[1] * expected[i]) * centre[i] + observed[i]) / sd
-        logp -= 0.5 * r * r + x[2]
-        g = r / sd
-        grad[a0 + i] -= g
-        grad[0] += g * centre[i]
-        grad[1] += g * centre[i] * expected[i]
-        grad[2] += r * r - 1.0
-        mean = 0.0
-        for k in range(p):
-            mean += cov[i, k] * x[z0 + k]
-        e = (x[b0 + i] - x[3] - effect_sd * mean) / slope_sd
-        q = e * e / nu_slope
-        tail = math.log1p(q)
-        w = (nu_slope + 1.0) * e / nu_slope / (1.0 + q)  # minus the derivative in e
-        logp += const_b - x[5] - 0.5 * (nu_slope + 1.0) * tail
-        g = w / slope_sd
-        grad[b0 + i] -= g
-        grad[3] += g
-        grad[4] += g * effect_sd * mean
-        for k in range(p):
-            grad[z0 + k] += g * effect_sd * cov[i, k]
-        grad[5] += w * e - 1.0
-        grad[9] += (const_b_nu - 0.5 * tail + 0.5 * w * e / nu_slope) * (nu_slope - 1.0)
+        a, b = _N_SCALARS + p + i, _N_SCALARS + p + n + i
+        logp += _level(x, grad, a, level_sd * centre[i], centre[i], expected[i], observed[i])
+        logp += _slope(x, grad, b, cov[i], scales, constants)
         log_scale = x[6] + x[7] * size[i]
-        inverse = math.exp(-log_scale)
-        product, total, g_a, g_b, squares = 1.0, 0.0, 0.0, 0.0, 0.0
-        for j in range(int(begin[i]), int(begin[i + 1])):
-            e = (y[j] - x[a0 + i] - x[b0 + i] * t[j]) * inverse
-            rise = 1.0 + e * e / nu
-            w = (nu + 1.0) * e / (nu * rise)
-            g_a += w
-            g_b += w * t[j]
-            squares += w * e
-            product *= rise  # one logarithm a patient, not one a visit
-            if product > 1e100:
-                total += math.log(product)
-                product = 1.0
-        total += math.log(product)
-        visits = begin[i + 1] - begin[i]
-        logp += visits * (const - log_scale) - 0.5 * (nu + 1.0) * total
-        grad[a0 + i] += g_a * inverse
-        grad[b0 + i] += g_b * inverse
-        grad[6] += squares - visits
-        grad[7] += (squares - visits) * size[i]
-        grad[8] += (visits * const_nu - 0.5 * total + 0.5 * squares / nu) * (nu - 1.0)
+        start, end = int(begin[i]), int(begin[i + 1])
+        total, by_level, by_slope, squares = _visits(
+            y[start:end], t[start:end], x[a], x[b], math.exp(-log_scale), nu
+        )
+        logp += (end - start) * (const - log_scale) - 0.5 * (nu + 1.0) * total
+        grad[a] += by_level
+        grad[b] += by_slope
+        extra = squares - (end - start)
+        grad[6] += extra
+        grad[7] += extra * size[i]
+        by_nu = (end - start) * const_nu - 0.5 * total + 0.5 * squares / nu
+        grad[8] += by_nu * (nu - 1.0)
     return logp
 
 

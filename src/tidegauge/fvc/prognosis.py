@@ -96,9 +96,9 @@ def prognose(forecaster: Predictive, cohort: Cohort) -> list[Prognosis]:
     ]
 
 
-def faster_share(prognoses: list[Prognosis]) -> FloatArray:
-    """Return for each patient the share of the others with a slower expected decline."""
+def faster_share(prognoses: list[Prognosis], population: list[Prognosis]) -> FloatArray:
+    """Return for each patient the share of a population with a slower expected decline."""
     change = np.array([one.change_ml_per_year for one in prognoses])
-    slower = (change[:, None] < change[None, :]).sum(axis=1)
-    share: FloatArray = slower / max(len(change) - 1, 1)
+    others = np.array([one.change_ml_per_year for one in population])
+    share: FloatArray = (change[:, None] < others).mean(axis=1)
     return share

@@ -36,6 +36,7 @@ from tidegauge.report.page import (
     write_page,
 )
 from tidegauge.report.slices import slice_png
+from tidegauge.scores import FloatArray
 
 
 def write_crossval(result: Crossval, folder: Path) -> None:
@@ -96,45 +97,44 @@ def write_report(
         A fault of the input, or neither file is there.
     """
     model = load_model(model_folder) if model_folder else None
-    sections: list[Section] = []
-    training = result = None
+    population: list[Prognosis] = []
+    closing: list[Section] = []
     if (folder / "train.csv").is_file():
         training = read_training(folder, progress=progress)
         if scans and has_scans(folder, "train"):
             training = add_scans(training, folder / "train", workers=workers, progress=progress)
         result = crossval(training, repeats=1, seed=seed, workers=workers, progress=progress)
         model = model or fit_model(training, seed=seed, workers=workers, progress=progress)
+        population = _unseen_prognoses(training, result)
+        closing = [_calibration_section(result)]
     if model is None:
         raise InputError(f"{folder / 'train.csv'}: not found; give it, or a saved --model")
+    groups = [("Training patients, forecast unseen", "train", population)] if population else []
     if (folder / "test.csv").is_file():
-        sections += _test_sections(folder, model, workers, progress)
-    if training is not None and result is not None:
-        title = "Training patients, forecast unseen"
-        unseen = _unseen_prognoses(training, result)
-        pictures = _pictures(folder / "train", unseen, model, workers, progress)
-        sections += _patient_sections(title, "training", unseen, pictures)
-        sections.append(_calibration_section(result))
-    if not sections:
+        cohort = read_patients(folder / "test.csv", progress=progress)
+        cohort = measure_for(model, cohort, folder, workers=workers, progress=progress)
+        groups.insert(0, ("Patients", "test", prognose(model.outlook, cohort)))
+    if not groups:
         raise InputError(f"{folder}: neither train.csv nor test.csv; there is nobody to report on")
+    sections = [
+        _patient_section(
+            title,
+            part,
+            ones,
+            faster_share(ones, population or ones),
+            _pictures(folder / part, ones, model, workers, progress),
+        )
+        for title, part, ones in groups
+    ]
     page = Page(
         "Lung-function prognosis",
         f"The course from each patient's first visit, by the {model.outlook.members[0].name} model "
         f"of {model.training['n_patients']} patients.",
-        sections,
+        [*sections, *closing],
     )
     with atomic_folder(out) as staging:
         write_page(page, staging / "report.html")
     return out / "report.html"
-
-
-def _test_sections(
-    folder: Path, model: SavedModel, workers: int | None, progress: Progress
-) -> list[Section]:
-    cohort = read_patients(folder / "test.csv", progress=progress)
-    cohort = measure_for(model, cohort, folder, workers=workers, progress=progress)
-    prognoses = prognose(model.outlook, cohort)
-    pictures = _pictures(folder / "test", prognoses, model, workers, progress)
-    return _patient_sections("Patients", "patients", prognoses, pictures)
 
 
 def _unseen_prognoses(training: Cohort, result: Crossval) -> list[Prognosis]:
@@ -164,10 +164,13 @@ def _pictures(
     return {one.patient: png for one, png in pairs if png is not None}
 
 
-def _patient_sections(
-    title: str, anchor: str, prognoses: list[Prognosis], pictures: dict[str, bytes]
-) -> list[Section]:
-    faster = faster_share(prognoses)
+def _patient_section(
+    title: str,
+    anchor: str,
+    prognoses: list[Prognosis],
+    faster: FloatArray,
+    pictures: dict[str, bytes],
+) -> Section:
     order = sorted(range(len(prognoses)), key=lambda i: -prognoses[i].fall_probability)
     table = Table(
         ("patient", "age", "first FVC, ml", "Percent", "in a year, ml", "P(10 % fall in a year)"),
@@ -176,15 +179,18 @@ def _patient_sections(
         [f"{anchor}-{prognoses[i].patient}" for i in order],
     )
     cards = [_card(prognoses[i], faster[i], anchor, pictures) for i in order]
-    spread = Figure(
-        chart_svg(charts.decline_chart(prognoses)),
-        "Expected change in the year after the first visit, over these patients.",
-    )
+    spread = [
+        Figure(
+            chart_svg(charts.decline_chart(prognoses)),
+            "Expected change in the year after the first visit, over these patients.",
+        )
+    ]
     intro = Text(
         "Dots are measurements: the first (orange) is all the forecast has seen. The line is the "
         "median, the bands hold 50, 80 and 95 % of what would be measured."
     )
-    return [Section(title, [intro, table, spread, Grid(cards)], anchor)]
+    few = len(prognoses) < _FEWEST_FOR_A_HISTOGRAM
+    return Section(title, [intro, table, *([] if few else spread), Grid(cards)], anchor)
 
 
 def _row(one: Prognosis) -> list[str]:
@@ -206,7 +212,7 @@ def _card(one: Prognosis, faster: float, anchor: str, pictures: dict[str, bytes]
         Facts(
             [
                 ("expected change", f"{one.change_ml_per_year:+,.0f} ml per year"),
-                ("against these patients", f"faster decline than {faster:.0%}"),
+                ("against the population", f"faster decline than {faster:.0%}"),
                 ("a year after the first visit", f"{middle:,.0f} ml ({low:,.0f} to {high:,.0f})"),
                 ("10 % fall within a year", f"probability {one.fall_probability:.0%}"),
             ]
@@ -220,53 +226,52 @@ def _card(one: Prognosis, faster: float, anchor: str, pictures: dict[str, bytes]
 
 
 def _calibration_section(result: Crossval) -> Section:
-    scores, cover = result.scores(), result.calibration()
-    nested = cover[cover["forecaster"] == NESTED]
-    captions = {
-        "scores": "Score of each forecaster over patients. Quote the nested row only.",
-        "coverage": "Coverage of central intervals by weeks since the first visit.",
-        "pit": "Where truths fall in their predictive distributions; calibrated is flat.",
-        "score_by_gap": "Score by weeks since the first visit.",
-    }
     figures = [
-        Card("", [Figure(chart_svg(chart), captions[name])])
+        Card("", [Figure(chart_svg(chart), _CAPTIONS[name])])
         for name, chart in _crossval_charts(result).items()
     ]
-    return Section(
-        "How far to trust it",
-        [
-            Text(
-                f"Nested cross-validation, {result.folds} folds by patient: every choice was made "
-                "without the patients that score it."
-            ),
-            *(Remark(line) for line in result.warnings()),
-            Table(
-                ("forecaster", "score", "error", "difference to nested", "its error"),
-                [
-                    [row["forecaster"], *(_signed(row[k]) for k in _SCORE_COLUMNS)]
-                    for row in scores.to_dict("records")
-                ],
-            ),
-            Table(
-                ("gap, weeks", "visits", "50 %", "80 %", "95 %", "mean error, ml", "score"),
-                [
-                    [
-                        row["gap_weeks"],
-                        f"{row['visits']}",
-                        *(f"{row[f'coverage_{c}%']:.0%}" for c in (50, 80, 95)),
-                        f"{row['mean_error_ml']:.0f}",
-                        f"{row['score']:.3f}",
-                    ]
-                    for row in nested.to_dict("records")
-                ],
-                "Share of visits inside the central intervals of the nested forecast.",
-            ),
-            Grid(figures),
-        ],
-        "calibration",
+    intro = (
+        f"Nested cross-validation, {result.folds} folds by patient: every choice was made without "
+        "the patients that score it."
     )
+    remarks = [Remark(line) for line in result.warnings()]
+    blocks: list[Block] = [Text(intro), *remarks, *_calibration_tables(result), Grid(figures)]
+    return Section("How far to trust it", blocks, "calibration")
 
 
+def _calibration_tables(result: Crossval) -> list[Table]:
+    cover = result.calibration()
+    scores = [
+        [row["forecaster"], *(_signed(row[k]) for k in _SCORE_COLUMNS)]
+        for row in result.scores().to_dict("records")
+    ]
+    inside = [
+        [
+            row["gap_weeks"],
+            f"{row['visits']}",
+            *(f"{row[f'coverage_{c}%']:.0%}" for c in (50, 80, 95)),
+            f"{row['mean_error_ml']:.0f}",
+            f"{row['score']:.3f}",
+        ]
+        for row in cover[cover["forecaster"] == NESTED].to_dict("records")
+    ]
+    return [
+        Table(("forecaster", "score", "error", "difference to nested", "its error"), scores),
+        Table(
+            ("gap, weeks", "visits", "50 %", "80 %", "95 %", "mean error, ml", "score"),
+            inside,
+            "Share of visits inside the central intervals of the nested forecast.",
+        ),
+    ]
+
+
+_CAPTIONS = {
+    "scores": "Score of each forecaster over patients. Quote the nested row only.",
+    "coverage": "Coverage of central intervals by weeks since the first visit.",
+    "pit": "Where truths fall in their predictive distributions; calibrated is flat.",
+    "score_by_gap": "Score by weeks since the first visit.",
+}
+_FEWEST_FOR_A_HISTOGRAM = 10
 _SCORE_COLUMNS = ("score", "score_se", "difference", "difference_se")
 
 

@@ -18,6 +18,11 @@ def _sized(chart: Any, *, width: int = 420, height: int = 240) -> Any:
     return chart.properties(width=width, height=height)
 
 
+def _gap_axis(field: str) -> Any:
+    title = "weeks since the first visit"
+    return alt.X(f"{field}:N", sort=gap_labels(), title=title, axis=alt.Axis(labelAngle=0))
+
+
 def fan_chart(one: Prognosis) -> Any:
     """Draw measured visits over the median and the 50, 80 and 95 % fan of the forecast."""
     rows = [
@@ -109,13 +114,14 @@ def coverage_chart(result: Crossval) -> Any:
     colour = alt.Color(
         "nominal:N",
         title="interval",
+        legend=alt.Legend(orient="bottom"),
         scale=alt.Scale(domain=["50 %", "80 %", "95 %"], range=[MUTED, ACCENT, SECOND]),
     )
     lines = (
         alt.Chart(chart_data(rows))
         .mark_line(point=True)
         .encode(
-            x=alt.X("gap:N", sort=gap_labels(), title="weeks since the first visit"),
+            x=_gap_axis("gap"),
             y=alt.Y(
                 "coverage:Q",
                 title="share of visits inside",
@@ -167,9 +173,14 @@ def gap_score_chart(result: Crossval) -> Any:
         alt.Chart(chart_data(rows.to_dict("records")))
         .mark_line(point=True)
         .encode(
-            x=alt.X("gap_weeks:N", sort=gap_labels(), title="weeks since the first visit"),
+            x=_gap_axis("gap_weeks"),
             y=alt.Y("score:Q", title="score", scale=alt.Scale(zero=False)),
-            color=alt.Color("forecaster:N", sort=result.names(), title=None),
+            color=alt.Color(
+                "forecaster:N",
+                sort=result.names(),
+                title=None,
+                legend=alt.Legend(orient="bottom", columns=4),
+            ),
         )
     )
     return _sized(lines)

@@ -19,7 +19,7 @@ import pytest
 
 from tidegauge.errors import InputError
 from tidegauge.fvc import solve as module
-from tidegauge.fvc.inputs import read_test, read_training
+from tidegauge.fvc.inputs import cache_folder, read_test, read_training
 from tidegauge.fvc.panel import fit_one, fit_panel
 from tidegauge.fvc.predict import predict
 from tidegauge.fvc.solve import fit_model, parse_duration, solve
@@ -284,3 +284,13 @@ def test_unreachable_validation_server_is_said(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("x")
     with pytest.raises(ValidationFailed, match="no answer from a validation server"):
         validate_at("http://127.0.0.1:9/validate", tmp_path / "s.csv")
+
+
+def test_scan_cache_that_cannot_be_written_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert cache_folder() is None
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert cache_folder() == tmp_path / "cache" / "tidegauge" / "scans"

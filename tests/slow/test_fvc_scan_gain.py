@@ -1,0 +1,27 @@
+"""Scans that correlate with decline improve the nested score by more than twice its error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tidegauge.fvc.crossval import NESTED, crossval
+from tidegauge.fvc.inputs import add_scans, read_training
+from tidegauge.simulate.osic import simulate_cohort, write_input
+
+
+def test_nested_score_with_scans_beats_tables_by_two_standard_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "input"
+    write_input(simulate_cohort(seed=1), folder, scans=True, seed=1)
+    tables = read_training(folder)
+    scans = add_scans(tables, folder / "train")
+    with_scans, without = (
+        crossval(cohort, repeats=2, seed=1).per_patient()[NESTED] for cohort in (scans, tables)
+    )
+    gain = with_scans - without
+    assert gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(len(gain))
