@@ -45,8 +45,8 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     import dataclasses
 
     from tidegauge.horizon.analysis import METHODS, AnalysisOptions, analyse
-    from tidegauge.horizon.fit import DEFAULT_SAMPLER
     from tidegauge.horizon.frequentist import FrequentistOptions
+    from tidegauge.horizon.options import DEFAULT_SAMPLER
     from tidegauge.horizon.outputs import write_outputs
     from tidegauge.horizon.summary import summarise
     from tidegauge.horizon.tally import read_tally

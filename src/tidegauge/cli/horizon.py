@@ -167,9 +167,8 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
 
 def _analysis_options(choices: dict[str, Any]) -> Any:
     from tidegauge.horizon.analysis import AnalysisOptions
-    from tidegauge.horizon.fit import DEFAULT_SAMPLER
     from tidegauge.horizon.frequentist import FrequentistOptions
-    from tidegauge.horizon.options import HorizonOptions
+    from tidegauge.horizon.options import DEFAULT_SAMPLER, HorizonOptions
 
     sizes = {name: choices[name] for name in ("draws", "tune", "chains") if choices[name]}
     return AnalysisOptions(

@@ -6,16 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon.design import Design, build_design
-from tidegauge.horizon.fit import DEFAULT_SAMPLER, HorizonFit, fit_horizon
 from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
 from tidegauge.horizon.grid import fit_grid
 from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid
-from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, HorizonOptions
+from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, DEFAULT_SAMPLER, HorizonOptions
 from tidegauge.horizon.outputs import (
     Outputs,
     fit_diagnostics,
@@ -26,6 +25,9 @@ from tidegauge.horizon.predictive import PredictiveChecks, predict
 from tidegauge.horizon.table import Horizons, horizons_table
 from tidegauge.horizon.tally import read_tally
 from tidegauge.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from tidegauge.horizon.fit import HorizonFit
 
 METHODS = ("hierarchical", "frequentist", "grid")
 _NOTHING_SAMPLED: dict[str, Any] = {"converged": True, "seconds": {}, "checks": []}
@@ -97,6 +99,8 @@ def analyse(
 
 
 def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
+    from tidegauge.horizon.fit import fit_horizon  # the sampler is slow to import: faults first
+
     fit = fit_horizon(
         design,
         options=options.model,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +13,21 @@ from tidegauge.engine.diagnostics import Diagnosis, diagnose
 from tidegauge.engine.sampling import Draws, LogDensity, sample_density
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.frequentist import logistic_ridge
-from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, HorizonOptions, HorizonPriors
+from tidegauge.horizon.options import (
+    CORE,
+    DEFAULT_PRIORS,
+    DEFAULT_SAMPLER,
+    HorizonOptions,
+    HorizonPriors,
+)
 from tidegauge.horizon.packing import Point, layout_of, unpack
 from tidegauge.horizon.reference import Reference, reference_at
+from tidegauge.horizon.trace import posterior_of
 from tidegauge.horizon.whitening import to_centred, whitened_density
 from tidegauge.progress import SILENT, Progress
 
-if TYPE_CHECKING:
-    import arviz as az
-
 FloatArray = NDArray[np.float64]
 
-DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.95)
 _PILOT_DRAWS, _PILOT_TUNE = 100, 200
 # What is tried in turn when a run does not converge: smaller steps, longer chains.
 _PATIENCE = ((0.95, 1), (0.98, 2), (0.995, 4))
@@ -147,22 +148,3 @@ def _reference_from(design: Design, priors: HorizonPriors, pilot: Point) -> Refe
 def unpack_draws(design: Design, density: LogDensity, draws: Draws) -> Point:
     """Map the sampler's positions to the model's own parameters."""
     return unpack(to_centred(density, draws.position), layout_of(design))
-
-
-_SCALARS = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")
-
-
-def posterior_of(design: Design, point: Point, draws: Draws) -> az.InferenceData:
-    """Return posterior and sample statistics with named dimensions."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
-        import arviz as az
-
-    vectors = {"mu_family": "family", "mu_task": "task", "alpha": "agent", "beta": "agent"}
-    names = [*_SCALARS, *vectors]
-    return az.from_dict(
-        posterior={name: getattr(point, name) for name in names},
-        sample_stats=draws.statistics,
-        coords={name: design.coords[name] for name in ("agent", "task", "family")},
-        dims={name: [dim] for name, dim in vectors.items()},
-    )

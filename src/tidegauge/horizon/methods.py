@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.fit import HorizonFit
 from tidegauge.horizon.frequentist import FrequentistFit, log2_horizon_of
 from tidegauge.horizon.grid import AgentGrid, weighted_quantiles
 from tidegauge.horizon.likelihood import mean_success
 from tidegauge.horizon.quantities import Interval, log2_horizon, minutes_interval, share_beyond
 from tidegauge.horizon.table import Horizons
+
+if TYPE_CHECKING:
+    from tidegauge.horizon.fit import HorizonFit
 
 FloatArray = NDArray[np.float64]
 

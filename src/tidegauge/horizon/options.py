@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.priors import Prior, half_normal, normal, truncated_normal
 from tidegauge.errors import InputError
 
@@ -44,4 +45,5 @@ class HorizonOptions:
 
 
 DEFAULT_PRIORS = HorizonPriors()
+DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.95)
 CORE = HorizonOptions()

@@ -9,14 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tidegauge.engine.diagnostics import Check
 from tidegauge.engine.store import manifest, write_csv, write_json
 from tidegauge.errors import InputError
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.fit import HorizonFit, posterior_of
-from tidegauge.horizon.likelihood import log_likelihoods, tried_cells
 from tidegauge.horizon.table import tasks_table
 from tidegauge.io import atomic_folder
 
@@ -24,11 +20,12 @@ if TYPE_CHECKING:
     import arviz as az
     import pandas as pd
 
+    from tidegauge.horizon.fit import HorizonFit
+
 FILES = (
     *("horizons.csv", "tasks.csv", "parameters.csv", "diagnostics.json", "posterior.nc"),
     *("manifest.json", "plots", "report.html"),
 )
-_STORED_LOG_LIKELIHOODS = 25_000_000  # values: 100 MB; more draws are thinned in the file alone
 
 
 @dataclass(frozen=True)
@@ -68,6 +65,8 @@ def write_outputs(outputs: Outputs, folder: Path) -> None:
             log2_draws = fit.point.mu_task.reshape(-1, len(fit.design.tasks))
             write_csv(staging / "tasks.csv", tasks_table(fit.design, log2_draws))
             write_csv(staging / "parameters.csv", fit.diagnosis.parameters)
+            from tidegauge.horizon.trace import stored_trace
+
             _write_trace(staging / "posterior.nc", stored_trace(fit))
         if outputs.plots is not None:
             (staging / "plots").mkdir()
@@ -92,46 +91,6 @@ def fit_diagnostics(fit: HorizonFit, checks: Sequence[Check]) -> dict[str, Any]:
         "seconds": dict(fit.seconds),
         "checks": [check.as_dict() for check in (*fit.diagnosis.checks, *checks)],
     }
-
-
-def stored_trace(fit: HorizonFit) -> az.InferenceData:
-    """Return posterior, sample_stats, log_likelihood and observed_data with named dimensions."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
-        import arviz as az
-
-    design, cells = fit.design, tried_cells(fit.design)
-    values_per_draw = cells.agent.size + design.run_task.size + design.estimate_task.size
-    thin = -(-fit.point.mu_global.size * values_per_draw // _STORED_LOG_LIKELIHOODS)
-    likelihood = log_likelihoods(design, fit.options, fit.point, thin=thin)
-    observed = {
-        "successes": cells.successes.astype(np.int64),
-        "attempts": cells.attempts.astype(np.int64),
-        "log2_duration": design.run_log2,
-        "log2_estimate": design.estimate_log2,
-    }
-    dims = {
-        "successes": ["cell"],
-        "attempts": ["cell"],
-        "log2_duration": ["run"],
-        "log2_estimate": ["estimate"],
-        "log2_failed": ["failed"],
-    }
-    coords = {
-        "cell_agent": ("cell", np.array(design.agents, dtype=str)[cells.agent]),
-        "cell_task": ("cell", np.array(design.tasks, dtype=str)[cells.task]),
-    }
-    pointwise = az.from_dict(
-        log_likelihood=likelihood,
-        observed_data={name: value for name, value in observed.items() if value.size},
-        dims=dims,
-    )
-    for group in ("log_likelihood", "observed_data"):
-        pointwise[group] = pointwise[group].assign_coords(coords)
-    pointwise.log_likelihood.attrs["thinned_by"] = thin
-    trace = posterior_of(design, fit.point, fit.draws)
-    trace.extend(pointwise)
-    return trace
 
 
 def _write_trace(path: Path, trace: az.InferenceData) -> None:

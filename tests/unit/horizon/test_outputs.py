@@ -22,7 +22,8 @@ from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import Analysis, AnalysisOptions, analyse
 from tidegauge.horizon.frequentist import FrequentistOptions
 from tidegauge.horizon.options import HorizonOptions
-from tidegauge.horizon.outputs import stored_trace, write_outputs
+from tidegauge.horizon.outputs import write_outputs
+from tidegauge.horizon.trace import stored_trace
 
 QUICK = SamplerConfig(draws=60, tune=60, chains=2, seed=3)
 TABLES = ("horizons.csv", "tasks.csv", "parameters.csv")
