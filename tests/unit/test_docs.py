@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Guides with servers and background jobs are run whole by tests/unit/bench/test_docs_bench.py.
+ELSEWHERE = ("bench.md", "adding-a-competition.md")
 # A machine's own folders and a registry's address, spelt so that this file holds none of them.
 FORBIDDEN = [f"/{name}/" for name in ("work", "root", "farm")] + ["index-{}".format("url")]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.M | re.S)
@@ -22,7 +24,9 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name
+    "page",
+    [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE],
+    ids=lambda page: page.name,
 )
 def test_examples_run_in_order(page: Path, tmp_path: Path) -> None:
     for language, text in blocks(page):

@@ -45,12 +45,13 @@ class CellCount:
 
     attempts: int = 0
     successes: int = 0
-    score_ticks: int = 0
+    full_scores: int = 0
+    other_score_ticks: int = 0
 
     @property
     def score_sum(self) -> float:
         """Sum of the continuous scores, exact to 2**-40: the order of rows never matters."""
-        return self.score_ticks / _TICKS
+        return self.full_scores + self.other_score_ticks / _TICKS
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,7 +113,12 @@ class Tally:
             cell.attempts += 1
             cell.successes += record.score_binarized == 1
             score = record.score_cont if record.score_cont is not None else record.score
-            cell.score_ticks += round((record.score_binarized if score is None else score) * _TICKS)
+            if score is None:
+                score = record.score_binarized
+            if score == 1:
+                cell.full_scores += 1
+            elif score:
+                cell.other_score_ticks += round(score * _TICKS)
 
     def _is_repeated(self, record: RunRecord) -> bool:
         # The whole outcome is in the key: ids that merely restart per batch are other runs.

@@ -438,6 +438,7 @@ def test_append_run_closes_a_half_line_first(tmp_path: Path) -> None:
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+NAMES = TEXTS.filter(lambda name: "\0" not in name)
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXTS,
@@ -448,10 +449,10 @@ ROWS = st.builds(
     lambda required, optional, unknown: {**unknown, **optional, **required},
     st.fixed_dictionaries(
         {
-            "task_id": TEXTS,
-            "task_family": TEXTS,
-            "alias": TEXTS.filter(lambda alias: alias != "human"),
-            "human_source": TEXTS,
+            "task_id": NAMES,
+            "task_family": NAMES,
+            "alias": NAMES.filter(lambda alias: alias != "human"),
+            "human_source": NAMES,
             "score_binarized": st.sampled_from([0, 1]),
             "human_minutes": st.floats(1e-3, 1e9),
         }
