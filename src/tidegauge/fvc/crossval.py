@@ -128,11 +128,18 @@ class Crossval:
         """Return what a reader of the table must not conclude, in words."""
         table = self.scores()
         close = table[table["within_error"] & (table["forecaster"] != NESTED)]
-        lines = [
-            f"{row.forecaster} differs from nested by {row.difference:+.4f} "
-            f"± {row.difference_se:.4f}: within its error, no evidence that either is better"
+        differences = [
+            f"{row.forecaster} ({row.difference:+.3f} ± {row.difference_se:.3f})"
             for row in close.itertuples()
         ]
+        lines = (
+            [
+                "within two standard errors of nested, so no evidence that either is better: "
+                + ", ".join(differences)
+            ]
+            if differences
+            else []
+        )
         cover = self.calibration()
         for row in cover[cover["forecaster"] == NESTED].to_dict("records"):
             if not 0.72 <= row["coverage_80%"] <= 0.88 and row["visits"] >= 30:
