@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from tidegauge.horizon.quantities import log2_horizon
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import arviz as az
-    import pymc as pm
 
 SIZES = {"n_agents": 4, "n_tasks": 16, "n_families": 5}
 QUICK = SamplerConfig(draws=500, tune=300, chains=2, cores=1)
@@ -34,37 +32,19 @@ def drawn(seed: int, **options: int) -> tuple[Truth, Design]:
     return truth, draw_design(truth, rng, **options)
 
 
-def pymc_nuts(model: pm.Model) -> az.InferenceData:
-    """PyMC's own sampler: nothing shared with ours but the specification."""
-    with warnings.catch_warnings(), model:
-        warnings.simplefilter("ignore")
-        return pm.sample(
-            draws=1000,
-            tune=700,
-            chains=2,
-            cores=1,
-            random_seed=2,
-            target_accept=0.95,
-            progressbar=False,
-        )
+@pytest.mark.parametrize("failures", ["ignore", "censor"])
+def test_posterior_equals_that_of_the_pymc_model(failures: str) -> None:
+    """Another density (PyMC's graph) in other coordinates (centred); the targets must agree.
 
-
-def nutpie_nuts(model: pm.Model) -> az.InferenceData:
-    """Our sampler on PyMC's graph: another density, in centred coordinates."""
-    return sample_pymc(model, SamplerConfig(draws=2000, tune=800, chains=2, target_accept=0.95))
-
-
-@pytest.mark.parametrize(
-    ("failures", "reference"), [("ignore", pymc_nuts), ("censor", nutpie_nuts)]
-)
-def test_posterior_equals_that_of_the_pymc_model(
-    failures: str, reference: Callable[[pm.Model], az.InferenceData]
-) -> None:
+    PyMC's own sampler on the same model is compared in benchmarks/bench_horizon.py: on data this
+    small its effective sample sizes are too low to judge by.
+    """
     _, design = drawn(1, failed=6)
     options = HorizonOptions(failures=failures)
     fit = fit_horizon(design, options=options)
     assert fit.diagnosis.converged
-    posterior = reference(build_model(design, options=options)).posterior
+    careful = SamplerConfig(draws=4000, tune=1500, chains=2, target_accept=0.98)
+    posterior = sample_pymc(build_model(design, options=options), careful).posterior
     scores = []
     for name in posterior.data_vars:
         theirs = np.asarray(posterior[name]).reshape(2, posterior.sizes["draw"], -1)

@@ -169,6 +169,9 @@ def sample_pymc(
         coords=dict(compiled.coords),
         save_warmup=False,
     )
+    # nutpie also stores what PyMC samples in: sigma_log__ and the like.
+    shown = [name for name in trace.posterior.data_vars if not name.endswith("__")]
+    trace.posterior = trace.posterior[shown]
     trace.sample_stats = trace.sample_stats.rename(
         {theirs: ours for theirs, ours in _STATISTICS.items() if theirs in trace.sample_stats}
     )
