@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,26 @@ class HumanCheck:
     source: str
     observed: FloatArray
     replicated: FloatArray
+
+
+class RunCounts(Protocol):
+    """Agent runs as counts (agent, task): a design, or what a stored fit kept of it."""
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Names of the agents."""
+
+    @property
+    def human_minutes(self) -> FloatArray:
+        """The file's own length of each task."""
+
+    @property
+    def attempts(self) -> FloatArray:
+        """Runs of each agent on each task."""
+
+    @property
+    def successes(self) -> FloatArray:
+        """Those that succeeded."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +121,7 @@ def predict(design: Design, point: Point, *, seed: int) -> PredictiveChecks:
         HumanCheck(name, design.run_log2[source == name], replicated[:, source == name])
         for name in sorted(set(source.tolist()))
     ]
-    rates = _rate_checks(design, mu_task, point.alpha[where], point.beta[where], rng)
+    rates = rate_checks(design, mu_task, point.alpha[where], point.beta[where], rng)
     groups = _difficulty_groups(design, point.mu_task.reshape(-1, len(design.tasks)))
     return PredictiveChecks(human=tuple(human), rates=tuple(rates), difficulty=tuple(groups))
 
@@ -117,13 +138,14 @@ def _difficulty_groups(design: Design, draws: FloatArray) -> Sequence[Difficulty
     return found
 
 
-def _rate_checks(
-    design: Design,
+def rate_checks(
+    design: RunCounts,
     mu_task: FloatArray,
     alpha: FloatArray,
     beta: FloatArray,
     rng: np.random.Generator,
 ) -> Sequence[RateCheck]:
+    """Replicate each agent's runs from draws (draw, task) and (draw, agent), by length bucket."""
     found = []
     for a, agent in enumerate(design.agents):
         attempts = design.attempts[a].astype(np.int64)
