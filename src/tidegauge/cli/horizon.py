@@ -1,4 +1,4 @@
-"""``tidegauge horizon``: check, simulate, graph, fit; import is in a file of its own."""
+"""``tidegauge horizon``: check, simulate, graph, fit; import and report have their own files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegauge.cli.horizon_import import import_group
+from tidegauge.cli.horizon_report import report
 from tidegauge.cli.options import quiet_option, seed_option
 from tidegauge.errors import InputError
 
@@ -34,6 +35,7 @@ def horizon() -> None:
 
 
 horizon.add_command(import_group)
+horizon.add_command(report)
 
 
 @horizon.command()

@@ -1,0 +1,208 @@
+"""The headline chart: horizons with their intervals, over release date or by agent."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from tidegauge.horizon.trendline import Trendline
+from tidegauge.report.charts import ACCENT, INK, SECOND, chart_data
+from tidegauge.report.durations import (
+    SECONDS_PER_MINUTE,
+    duration_axis,
+    duration_scale,
+    duration_text,
+)
+
+Range = tuple[float, float]
+
+_DAY_MS = 86_400_000
+_CHARACTER_PX, _LINE_PX = 6.3, 13.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """Width and height of a chart's plotting area, in pixels; `columns` of small ones."""
+
+    width: int
+    height: int
+    columns: int = 1
+    narrow: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One agent's horizon in minutes, with its 95 % interval and, perhaps, a release date."""
+
+    agent: str
+    median: float
+    low: float
+    high: float
+    date: datetime.date | None = None
+
+    @property
+    def text(self) -> str:
+        """What is said on hovering, and by a screen reader."""
+        ends = f"{duration_text(self.low)} to {duration_text(self.high)}"
+        day = f", {self.date.isoformat()}" if self.date else ""
+        return f"{self.agent}{day}: {duration_text(self.median)} ({ends})"
+
+
+def minutes_range(bars: Sequence[Bar]) -> Range:
+    """Return the axis that shows every median and as much of the intervals as still tells."""
+    medians = np.array([bar.median for bar in bars])
+    usable = medians[np.isfinite(medians) & (medians > 0)]
+    middle = np.clip(usable if usable.size else np.array([1.0, 60.0]), 1e-4, 1e9)
+    least, most = middle.min(), middle.max()
+    lows = [bar.low for bar in bars if bar.low > 0]
+    highs = [bar.high for bar in bars if np.isfinite(bar.high)]
+    # An interval that runs far off is cut and marked: the table has its end.
+    low = max(min([*lows, least]), least / 30)
+    high = min(max([*highs, most]), most * 30)
+    return float(low / 1.3), float(high * 1.3)
+
+
+def date_chart(
+    bars: Sequence[Bar], trend: Trendline | None, limits: Range, size: Size, *, title: str
+) -> Any:
+    """Draw dated horizons with their intervals over the least-squares line and its fan."""
+    rows = _rows([bar for bar in bars if bar.date], limits)
+    days = [row["date"] for row in rows]
+    margin = max(0.04 * (max(days) - min(days)), 30 * _DAY_MS)
+    ends = [min(days) - margin, max(days) + margin]
+    x = alt.X(
+        "date:T",
+        title="release date",
+        scale=alt.Scale(type="utc", domain=ends, nice=False),
+        axis=alt.Axis(grid=False, tickCount=4 if size.narrow else 10, labelOverlap="greedy"),
+    )
+    scale, axis = duration_scale(*limits), duration_axis(*limits)
+    base = alt.Chart(chart_data(rows)).encode(x=x)
+    layers = [
+        *_trend_layers(trend, x, scale),
+        base.mark_rule(color=ACCENT, strokeWidth=2.5, opacity=0.45).encode(
+            y=alt.Y("low:Q", scale=scale, axis=axis, title=None), y2="high:Q"
+        ),
+        _cut_mark(base, "low", "triangle-down").encode(y=alt.Y("low:Q", scale=scale)),
+        _cut_mark(base, "high", "triangle-up").encode(y=alt.Y("high:Q", scale=scale)),
+        _dots(base).encode(y=alt.Y("median:Q", scale=scale)),
+    ]
+    if not size.narrow:
+        shown = _placed_labels(rows, ends, limits, size)
+        labels = alt.Chart(chart_data(shown)).mark_text(
+            align="left", dx=8, baseline="middle", color=INK, fontSize=11, aria=False
+        )
+        layers.append(labels.encode(x=x, y=alt.Y("median:Q", scale=scale), text="agent:N"))
+    return alt.layer(*layers).properties(width=size.width, height=size.height, title=title)
+
+
+def agent_chart(bars: Sequence[Bar], limits: Range, size: Size, *, title: str) -> Any:
+    """Draw horizons with their intervals, one row an agent, the longest at the top."""
+    rows = _rows(sorted(bars, key=lambda bar: -bar.median), limits)
+    scale = duration_scale(*limits)
+    y = alt.Y(
+        "agent:N",
+        sort=[row["agent"] for row in rows],
+        title=None,
+        axis=alt.Axis(labelLimit=size.width // 2),
+    )
+    base = alt.Chart(chart_data(rows)).encode(y=y)
+    layers = [
+        base.mark_rule(color=ACCENT, strokeWidth=2.5, opacity=0.45).encode(
+            x=alt.X("low:Q", scale=scale, axis=duration_axis(*limits), title=None), x2="high:Q"
+        ),
+        _cut_mark(base, "low", "triangle-left").encode(x=alt.X("low:Q", scale=scale)),
+        _cut_mark(base, "high", "triangle-right").encode(x=alt.X("high:Q", scale=scale)),
+        _dots(base).encode(x=alt.X("median:Q", scale=scale)),
+    ]
+    return alt.layer(*layers).properties(width=size.width, height=alt.Step(24), title=title)
+
+
+def _rows(bars: Sequence[Bar], limits: Range) -> list[dict[str, Any]]:
+    def seconds(minutes: float) -> float:
+        return float(np.clip(minutes, *limits)) * SECONDS_PER_MINUTE
+
+    return [
+        {
+            "agent": bar.agent,
+            "date": _milliseconds(bar.date) if bar.date else None,
+            "median": seconds(bar.median),
+            "low": seconds(bar.low),
+            "high": seconds(bar.high),
+            "cut_low": bool(bar.low < limits[0]),
+            "cut_high": bool(bar.high > limits[1]),
+            "text": bar.text,
+        }
+        for bar in bars
+        if not np.isnan([bar.median, bar.low, bar.high]).any()
+    ]
+
+
+def _milliseconds(day: datetime.date) -> int:
+    return (day.toordinal() - datetime.date(1970, 1, 1).toordinal()) * _DAY_MS
+
+
+def _dots(base: Any) -> Any:
+    dots = base.mark_circle(color=ACCENT, size=80, opacity=1, stroke="white", strokeWidth=1)
+    return dots.encode(description="text:N")
+
+
+def _cut_mark(base: Any, end: str, shape: str) -> Any:
+    """Draw an arrow where an interval goes on beyond the axis."""
+    cut = base.transform_filter(f"datum.cut_{end}")
+    return cut.mark_point(shape=shape, color=ACCENT, filled=True, size=60, opacity=0.7, aria=False)
+
+
+def _trend_layers(trend: Trendline | None, x: Any, scale: Any) -> list[Any]:
+    if trend is None:
+        return []
+    epoch = datetime.date(1970, 1, 1).toordinal()
+    rows = []
+    for i, day in enumerate(trend.days):
+        row = {"date": float((day - epoch) * _DAY_MS), "line": _seconds(trend.log2[i])}
+        if trend.fan is not None:
+            row |= {f"q{k}": _seconds(value) for k, value in enumerate(trend.fan[:, i])}
+        rows.append(row)
+    base = alt.Chart(chart_data(rows)).encode(x=x)
+    layers = []
+    if trend.fan is not None:
+        for low, high in (("q0", "q3"), ("q1", "q2")):
+            band = base.mark_area(color=SECOND, opacity=0.13, clip=True, aria=False)
+            layers.append(band.encode(y=alt.Y(f"{low}:Q", scale=scale), y2=f"{high}:Q"))
+    line = base.mark_line(color=SECOND, strokeWidth=2, clip=True, aria=False)
+    return [*layers, line.encode(y=alt.Y("line:Q", scale=scale))]
+
+
+def _seconds(log2_minutes: float) -> float:
+    return float(np.exp2(log2_minutes)) * SECONDS_PER_MINUTE
+
+
+def _placed_labels(
+    rows: Sequence[dict[str, Any]], ends: Sequence[float], limits: Range, size: Size
+) -> list[dict[str, Any]]:
+    """Choose the names that can stand beside their dots without touching, longest horizon first."""
+    low, high = (np.log(limit * SECONDS_PER_MINUTE) for limit in limits)
+
+    def place(row: dict[str, Any]) -> tuple[float, float]:
+        across = (row["date"] - ends[0]) / (ends[1] - ends[0]) * size.width
+        return across, (high - np.log(row["median"])) / (high - low) * size.height
+
+    dots = [place(row) for row in rows]
+    taken: list[tuple[float, float, float]] = []
+    shown = []
+    for row in sorted(rows, key=lambda row: -row["median"]):
+        left, middle = place(row)
+        left, right = left + 8, left + 8 + _CHARACTER_PX * len(row["agent"])
+        on_dots = any(left - 4 < x < right and abs(y - middle) < _LINE_PX / 2 for x, y in dots)
+        on_names = any(
+            left < end and start < right and abs(y - middle) < _LINE_PX for start, end, y in taken
+        )
+        if right < size.width + 60 and not on_dots and not on_names:
+            taken.append((left, right, middle))
+            shown.append(row)
+    return shown
