@@ -97,8 +97,9 @@ def _curve_of_draws(
     # Edges at whole powers of four minutes, as those of the table's buckets.
     bins = np.floor(lengths / _BIN_LOG2).astype(np.int64)
     bins -= bins.min()
-    runs, won, total = (
-        np.bincount(bins, weights=weights) for weights in (attempts, successes, attempts * lengths)
+    runs, won, total = np.array(
+        [np.bincount(bins, weights=w) for w in (attempts, successes, attempts * lengths)],
+        dtype=np.float64,
     )
     seen = runs > 0
     return Curve(

@@ -48,6 +48,12 @@ class Trendline:
     rising_share: float | None
     n_agents: int
 
+    @property
+    def ends_log2(self) -> tuple[float, float]:
+        """The lowest and the highest that the line, or its fan, reaches."""
+        drawn = self.log2 if self.fan is None else self.fan
+        return float(drawn.min()), float(drawn.max())
+
 
 def fit_trendline(
     dates: Sequence[datetime.date | None],

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 # Seconds, so that the ticks are whole numbers. Work: a week of 40 h, a year of 2,000 h.
-TICKS = {
+TICKS: dict[float, str] = {
     0.001: "1 ms",
     0.01: "10 ms",
     0.1: "0.1 s",
@@ -28,6 +28,23 @@ TICKS = {
     720000000: "100 years",
     7200000000: "1000 years",
 }
+_BETWEEN: dict[float, str] = {
+    0.003: "3 ms",
+    0.03: "30 ms",
+    0.3: "0.3 s",
+    2: "2 s",
+    8: "8 s",
+    30: "30 s",
+    120: "2 min",
+    480: "8 min",
+    1800: "30 min",
+    7200: "2 h",
+    57600: "16 h",
+    288000: "2 weeks",
+    1800000: "3 months",
+    3600000: "6 months",
+}
+_FEWEST_TICKS = 4
 WORK_UNITS = "A week is 40 hours of work, a month 167 and a year 2,000."
 SECONDS_PER_MINUTE = 60.0
 
@@ -63,10 +80,14 @@ def duration_axis(low_minutes: float, high_minutes: float, **options: Any) -> al
     """Return an axis in seconds whose ticks are lengths people know."""
     low, high = low_minutes * SECONDS_PER_MINUTE, high_minutes * SECONDS_PER_MINUTE
     shown = {tick: label for tick, label in TICKS.items() if low <= tick <= high}
+    if len(shown) < _FEWEST_TICKS:
+        between = {tick: label for tick, label in _BETWEEN.items() if low <= tick <= high}
+        shown = dict(sorted({**shown, **between}.items()))
     names = ", ".join(f"'{tick}': '{label}'" for tick, label in shown.items())
     return alt.Axis(
         values=list(shown),
         labelExpr=f"({{{names}}})[datum.value]",
         labelOverlap="greedy",
+        labelSeparation=6,
         **options,
     )

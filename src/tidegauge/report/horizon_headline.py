@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 
 from tidegauge.horizon.trendline import Trendline
-from tidegauge.report.charts import ACCENT, INK, SECOND, chart_data
+from tidegauge.report.charts import ACCENT, SECOND, chart_data
 from tidegauge.report.durations import (
     SECONDS_PER_MINUTE,
     duration_axis,
@@ -22,7 +22,10 @@ from tidegauge.report.durations import (
 Range = tuple[float, float]
 
 _DAY_MS = 86_400_000
-_CHARACTER_PX, _LINE_PX = 6.3, 13.0
+_LEAST_SPAN = 16.0  # horizons that hardly differ should look so
+_CHARACTER_PX, _LINE_PX, _GAP_PX, _OUTSIDE_PX = 6.8, 14.0, 7, 100
+# Side (1 right) and pixels below: a rising line passes above right and below left of its dots.
+_PLACES = ((1, 10), (-1, -10), (1, 0), (-1, 0), (1, -10), (-1, 10))
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Bar:
     date: datetime.date | None = None
 
     @property
+    def is_drawable(self) -> bool:
+        """Whether all three are numbers, be they zero or infinite."""
+        return not np.isnan([self.median, self.low, self.high]).any()
+
+    @property
     def text(self) -> str:
         """What is said on hovering, and by a screen reader."""
         ends = f"{duration_text(self.low)} to {duration_text(self.high)}"
@@ -53,18 +61,21 @@ class Bar:
         return f"{self.agent}{day}: {duration_text(self.median)} ({ends})"
 
 
-def minutes_range(bars: Sequence[Bar]) -> Range:
+def minutes_range(bars: Sequence[Bar], trends: Sequence[Trendline] = ()) -> Range:
     """Return the axis that shows every median and as much of the intervals as still tells."""
+    bars = [bar for bar in bars if bar.is_drawable]
     medians = np.array([bar.median for bar in bars])
     usable = medians[np.isfinite(medians) & (medians > 0)]
     middle = np.clip(usable if usable.size else np.array([1.0, 60.0]), 1e-4, 1e9)
     least, most = middle.min(), middle.max()
-    lows = [bar.low for bar in bars if bar.low > 0]
-    highs = [bar.high for bar in bars if np.isfinite(bar.high)]
+    fans = [_seconds(end) / SECONDS_PER_MINUTE for one in trends for end in one.ends_log2]
+    lows = [*fans, *(bar.low for bar in bars if bar.low > 0)]
+    highs = [*fans, *(bar.high for bar in bars if np.isfinite(bar.high))]
     # An interval that runs far off is cut and marked: the table has its end.
     low = max(min([*lows, least]), least / 30)
     high = min(max([*highs, most]), most * 30)
-    return float(low / 1.3), float(high * 1.3)
+    margin = max(1.3, np.sqrt(_LEAST_SPAN / (high / low)))
+    return float(low / margin), float(high * margin)
 
 
 def date_chart(
@@ -93,11 +104,15 @@ def date_chart(
         _dots(base).encode(y=alt.Y("median:Q", scale=scale)),
     ]
     if not size.narrow:
-        shown = _placed_labels(rows, ends, limits, size)
-        labels = alt.Chart(chart_data(shown)).mark_text(
-            align="left", dx=8, baseline="middle", color=INK, fontSize=11, aria=False
-        )
-        layers.append(labels.encode(x=x, y=alt.Y("median:Q", scale=scale), text="agent:N"))
+        for (side, below), shown in _placed_labels(rows, ends, limits, size).items():
+            labels = alt.Chart(chart_data(shown)).mark_text(
+                align="left" if side > 0 else "right",
+                dx=_GAP_PX * side,
+                dy=below,
+                fontSize=12,
+                aria=False,
+            )
+            layers.append(labels.encode(x=x, y=alt.Y("median:Q", scale=scale), text="agent:N"))
     return alt.layer(*layers).properties(width=size.width, height=size.height, title=title)
 
 
@@ -139,7 +154,7 @@ def _rows(bars: Sequence[Bar], limits: Range) -> list[dict[str, Any]]:
             "text": bar.text,
         }
         for bar in bars
-        if not np.isnan([bar.median, bar.low, bar.high]).any()
+        if bar.is_drawable
     ]
 
 
@@ -184,25 +199,34 @@ def _seconds(log2_minutes: float) -> float:
 
 def _placed_labels(
     rows: Sequence[dict[str, Any]], ends: Sequence[float], limits: Range, size: Size
-) -> list[dict[str, Any]]:
-    """Choose the names that can stand beside their dots without touching, longest horizon first."""
+) -> dict[tuple[int, int], list[dict[str, Any]]]:
+    """Choose the names that can stand beside their dots without touching another, and where.
+
+    The longest horizons choose first; the others have their names on hovering.
+    """
     low, high = (np.log(limit * SECONDS_PER_MINUTE) for limit in limits)
 
-    def place(row: dict[str, Any]) -> tuple[float, float]:
-        across = (row["date"] - ends[0]) / (ends[1] - ends[0]) * size.width
-        return across, (high - np.log(row["median"])) / (high - low) * size.height
+    def across(row: dict[str, Any]) -> float:
+        return float((row["date"] - ends[0]) / (ends[1] - ends[0]) * size.width)
 
-    dots = [place(row) for row in rows]
-    taken: list[tuple[float, float, float]] = []
-    shown = []
+    def down(seconds: float) -> float:
+        return float((high - np.log(seconds)) / (high - low) * size.height)
+
+    # Dots and intervals are in the way from the start: left, right, top, bottom.
+    taken = [(across(r) - 5, across(r) + 5, down(r["high"]), down(r["low"])) for r in rows]
+    shown: dict[tuple[int, int], list[dict[str, Any]]] = {place: [] for place in _PLACES}
     for row in sorted(rows, key=lambda row: -row["median"]):
-        left, middle = place(row)
-        left, right = left + 8, left + 8 + _CHARACTER_PX * len(row["agent"])
-        on_dots = any(left - 4 < x < right and abs(y - middle) < _LINE_PX / 2 for x, y in dots)
-        on_names = any(
-            left < end and start < right and abs(y - middle) < _LINE_PX for start, end, y in taken
-        )
-        if right < size.width + 60 and not on_dots and not on_names:
-            taken.append((left, right, middle))
-            shown.append(row)
+        width = _CHARACTER_PX * len(row["agent"])
+        for side, below in _PLACES:
+            near = across(row) + _GAP_PX * side
+            left, right = sorted((near, near + width * side))
+            middle = down(row["median"]) + below
+            top, bottom = middle - _LINE_PX / 2, middle + _LINE_PX / 2
+            free = not any(
+                left < b and a < right and top < d and c < bottom for a, b, c, d in taken
+            )
+            if free and left > 0 and right < size.width + _OUTSIDE_PX:
+                taken.append((left, right, top, bottom))
+                shown[side, below].append(row)
+                break
     return shown

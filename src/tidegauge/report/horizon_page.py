@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tidegauge.errors import InputError
-from tidegauge.horizon.curves import Curve, success_curves
-from tidegauge.horizon.predictive import RateCheck, rate_checks
-from tidegauge.horizon.quantities import log2_horizon
+from tidegauge.horizon.curves import Curve
 from tidegauge.horizon.stored import StoredFit, read_fit
-from tidegauge.horizon.trendline import Trendline, fit_trendline
+from tidegauge.horizon.trendline import Trendline
 from tidegauge.io import atomic_folder, check_writable
 from tidegauge.progress import SILENT, Progress
 from tidegauge.report import horizon_words as words
 from tidegauge.report.charts import chart_svg, save_chart
 from tidegauge.report.durations import WORK_UNITS, duration_text
-from tidegauge.report.horizon_headline import (
-    Bar,
-    Range,
-    Size,
-    agent_chart,
-    date_chart,
-    minutes_range,
+from tidegauge.report.horizon_content import (
+    CHARTS,
+    KINDS,
+    NARROW,
+    RATES,
+    WIDE,
+    Content,
+    all_charts,
+    content_of,
+    headline_chart,
 )
-from tidegauge.report.horizon_page_charts import (
-    curve_chart,
-    curves_chart,
-    difficulty_chart,
-    rates_chart,
-)
+from tidegauge.report.horizon_headline import Size
+from tidegauge.report.horizon_page_charts import curve_chart, difficulty_chart, rates_chart
 from tidegauge.report.page import (
     Block,
     Card,
@@ -48,49 +42,6 @@ from tidegauge.report.page import (
     Text,
     write_page,
 )
-
-KINDS = ("typical", "marginal")
-RATES = {"p50": 0.5, "p80": 0.8}
-CHARTS = (
-    *(f"horizons_{rate}_{kind}" for rate in RATES for kind in KINDS),
-    *("success_curves", "difficulty", "predictive_success"),
-)
-_FACTOR_LOG2 = 6.0  # the trend takes horizons beyond 64 times any task as that
-_WIDE, _NARROW = Size(1040, 440), Size(270, 360, narrow=True)
-
-
-@dataclass(frozen=True)
-class _Headline:
-    """One combination of success rate and kind of horizon."""
-
-    rate: str
-    kind: str
-    bars: list[Bar]
-    trend: Trendline | None
-
-    @property
-    def title(self) -> str:
-        return f"{self.rate[1:]} % horizon, {self.kind}, 95 % interval"
-
-
-@dataclass(frozen=True)
-class _Content:
-    """A fit and what is drawn of it."""
-
-    fit: StoredFit
-    headlines: list[_Headline]
-    limits: Range
-    curves: list[Curve]
-    rates: Sequence[RateCheck]
-
-    @property
-    def is_dated(self) -> bool:
-        return any(bar.date is not None for bar in self.headlines[0].bars)
-
-    @property
-    def kinds_differ(self) -> bool:
-        table = self.fit.horizons
-        return not all(table[rate].equals(table[f"{rate}_marginal"]) for rate in RATES)
 
 
 def write_horizon_report(
@@ -110,80 +61,17 @@ def write_horizon_report(
     for place in (out.absolute().parent, *([charts] if charts else [])):
         check_writable(place)
     with progress.step("drawing"):
-        content = _content_of(fit)
+        content = content_of(fit)
         page = _page(content)
     if charts is not None:
         owned = [f"{name}.{ending}" for name in CHARTS for ending in ("png", "svg")]
         with atomic_folder(charts, owned=owned) as staging, progress.step("saving the charts"):
-            for name, chart in _charts(content).items():
+            for name, chart in all_charts(content).items():
                 save_chart(chart, staging / name)
     write_page(page, out)
 
 
-def _content_of(fit: StoredFit) -> _Content:
-    headlines = [_headline(fit, rate, kind) for rate in RATES for kind in KINDS]
-    limits = minutes_range([bar for headline in headlines for bar in headline.bars])
-    return _Content(fit, headlines, limits, success_curves(fit), _replicated_rates(fit))
-
-
-def _headline(fit: StoredFit, rate: str, kind: str) -> _Headline:
-    name = rate if kind == "typical" else f"{rate}_marginal"
-    table = fit.horizons
-    columns = [table[f"{name}{end}"].to_numpy() for end in ("", "q0.025", "q0.975")]
-    numbers = zip(table["agent"], *columns, fit.release_dates, strict=True)
-    bars = [
-        Bar(agent, float(m), float(low), float(high), day) for agent, m, low, high, day in numbers
-    ]
-    draws = None
-    # Draws of alpha and beta give the typical horizon; the marginal one only where they agree.
-    if fit.posterior is not None and table[name].equals(table[rate]):
-        draws = log2_horizon(fit.posterior.alpha, fit.posterior.beta, success=RATES[rate])
-    with np.errstate(divide="ignore"):
-        log2 = np.log2(columns[0])
-    limits = _trend_limits(fit, log2)
-    trend = fit_trendline(fit.release_dates, log2, draws, limits_log2=limits) if limits else None
-    return _Headline(rate, kind, bars, trend)
-
-
-def _trend_limits(fit: StoredFit, log2: Any) -> tuple[float, float] | None:
-    if fit.tasks is not None:
-        tasks = np.log2(fit.tasks["human_minutes"].to_numpy())
-        return float(tasks.min()) - _FACTOR_LOG2, float(tasks.max()) + _FACTOR_LOG2
-    finite = log2[np.isfinite(log2)]
-    return (float(finite.min()), float(finite.max())) if finite.size else None
-
-
-def _replicated_rates(fit: StoredFit) -> Sequence[RateCheck]:
-    """Replicate success rates; only the core model's success is these parameters alone."""
-    posterior = fit.posterior
-    if posterior is None or not fit.manifest.is_core:
-        return []
-    rng = np.random.default_rng(fit.manifest.seed or 0)
-    alpha, beta = posterior.alpha[posterior.chosen], posterior.beta[posterior.chosen]
-    return rate_checks(posterior.counts, posterior.mu_task, alpha, beta, rng)
-
-
-def _charts(content: _Content) -> dict[str, Any]:
-    """Return every chart of the page by the name of its file."""
-    found = {
-        f"horizons_{one.rate}_{one.kind}": _headline_chart(content, one, _WIDE)
-        for one in content.headlines
-    }
-    found["success_curves"] = curves_chart(content.curves, Size(260, 150, columns=4))
-    if content.fit.tasks is not None:
-        found["difficulty"] = difficulty_chart(content.fit.tasks, Size(760, 460))
-    if content.rates:
-        found["predictive_success"] = rates_chart(content.rates, Size(140, 100, columns=6))
-    return found
-
-
-def _headline_chart(content: _Content, one: _Headline, size: Size) -> Any:
-    if content.is_dated:
-        return date_chart(one.bars, one.trend, content.limits, size, title=one.title)
-    return agent_chart(one.bars, content.limits, size, title=one.title)
-
-
-def _page(content: _Content) -> Page:
+def _page(content: Content) -> Page:
     fit = content.fit
     table = fit.horizons
     tasks = "" if fit.tasks is None else f", {len(fit.tasks):,} tasks"
@@ -203,14 +91,14 @@ def _page(content: _Content) -> Page:
     )
 
 
-def _horizons_section(content: _Content) -> Section:
+def _horizons_section(content: Content) -> Section:
     fit = content.fit
     caption = _headline_caption(content)
     figures = [
         Figure(
-            chart_svg(_headline_chart(content, one, _WIDE)),
+            chart_svg(headline_chart(content, one, WIDE)),
             caption,
-            chart_svg(_headline_chart(content, one, _NARROW)),
+            chart_svg(headline_chart(content, one, NARROW)),
         )
         for one in content.headlines
     ]
@@ -236,7 +124,7 @@ def _summary(fit: StoredFit) -> str:
     )
 
 
-def _headline_caption(content: _Content) -> str:
+def _headline_caption(content: Content) -> str:
     said = "Dots are medians, bars 95 % intervals; an arrow marks a bar that goes on."
     trend = content.headlines[0].trend
     if content.is_dated and trend is not None:
@@ -248,29 +136,28 @@ def _headline_caption(content: _Content) -> str:
     return f"{said} {WORK_UNITS}"
 
 
-def _trend_blocks(content: _Content) -> list[Block]:
-    typical = [one for one in content.headlines if one.kind == "typical" and one.trend]
-    if not typical:
+def _trend_blocks(content: Content) -> list[Block]:
+    typical = [one for one in content.headlines if one.kind == "typical"]
+    trends = {one.rate: one.trend for one in typical if one.trend}
+    if not trends:
         return [
             Text("No trend: it needs release dates (--release-dates) of at least three agents.")
         ]
-    pairs = [
-        (f"doubling time at {one.rate[1:]} %", _doubling_text(one.trend))
-        for one in typical
-        if one.trend
-    ]
-    return [
-        Facts(pairs),
-        Text(
-            "The trend is descriptive: a straight line through the agents that happen to be here, "
-            "all counted alike, with no scatter of agents around it and no say in the horizons. "
-            "It is not the joint trend model, and not a forecast. Horizons more than 64 times "
-            "shorter or longer than any task count as that."
-            if content.fit.tasks is not None
-            else "The trend is descriptive: a straight line through the medians of the agents that "
-            "happen to be here. This method keeps no draws, so it has no interval."
-        ),
-    ]
+    n_agents = next(iter(trends.values())).n_agents
+    said = (
+        f"The trend is descriptive: a straight line through the {n_agents} agents that happen to "
+        "have a date here, all counted alike. It is not the joint trend model, and not a forecast."
+    )
+    if content.fit.posterior is None:
+        said += " This method keeps no draws, so the line has no interval."
+    else:
+        said += (
+            " Its interval is the doubt about these agents' horizons alone, from a line through "
+            "each posterior draw; how agents scatter around a trend is not in it. Horizons more "
+            "than 64 times shorter or longer than any task count as that."
+        )
+    pairs = [(f"doubling time at {r[1:]} %", _doubling_text(one)) for r, one in trends.items()]
+    return [Facts(pairs), Text(said)]
 
 
 def _doubling_text(trend: Trendline) -> str:
@@ -310,11 +197,11 @@ def _agents_section(fit: StoredFit) -> Section:
         "Press a heading to sort. Beyond is the probability that the 50 % horizon is longer than "
         "the longest task; success is METR's weighted average over tasks."
     )
-    table = Table((*header, "beyond", "success", "runs"), rows, caption, keys=keys)
+    table = Table((*header, "beyond", "success", "runs"), rows, caption, keys=keys, sorted_by=2)
     return Section("Agents", [table], "agents")
 
 
-def _curves_section(content: _Content) -> Section:
+def _curves_section(content: Content) -> Section:
     if content.fit.posterior is None:
         text = (
             "Lines are the fitted success rate by human time, dots the weighted rates seen in "
@@ -351,7 +238,7 @@ def _difficulty_sections(fit: StoredFit) -> list[Section]:
     return [Section("Task difficulty", [figure], "difficulty")]
 
 
-def _predictive_sections(content: _Content) -> list[Section]:
+def _predictive_sections(content: Content) -> list[Section]:
     if not content.rates:
         return []
     inside = sum(rate.low <= rate.observed <= rate.high for rate in content.rates)

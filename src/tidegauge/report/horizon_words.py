@@ -119,7 +119,8 @@ def methods(fit: StoredFit) -> list[Block]:
     facts = [("method", manifest.method), ("model", model), ("seed", seed)]
     for part in ("options", "frequentist"):
         facts += [(name.replace("_", " "), str(v)) for name, v in _items(settings.get(part))]
-    facts = [*dict(facts).items(), ("fitted at", manifest.created_at)]
+    when = manifest.created_at.replace("T", " ").replace("+00:00", " UTC")
+    facts = [*dict(facts).items(), ("fitted", when)]
     facts += [("tidegauge", manifest.tidegauge), ("Python", manifest.python)]
     blocks.append(Facts([*facts, *manifest.libraries.items()]))
     priors = [[name, _prior_text(prior)] for name, prior in _items(settings.get("priors"))]

@@ -39,7 +39,8 @@ class Table:
     """A table of ready-made cells; the first column is text, the others numbers.
 
     `links` may give an anchor for each row's first cell; `keys`, of the same shape as the rows,
-    makes the table sortable by them (numbers as numbers, texts as texts).
+    makes the table sortable by them (numbers as numbers, texts as texts); `sorted_by` says which
+    column its rows come sorted by, the largest first.
     """
 
     header: Sequence[str]
@@ -47,6 +48,7 @@ class Table:
     caption: str = ""
     links: Sequence[str] = ()
     keys: Sequence[Sequence[float | str]] = ()
+    sorted_by: int | None = None
     kind: str = "table"
 
     @property
