@@ -214,7 +214,7 @@ def _placed_labels(
 
     # Dots and intervals are in the way from the start: left, right, top, bottom.
     taken = [(across(r) - 5, across(r) + 5, down(r["high"]), down(r["low"])) for r in rows]
-    shown: dict[tuple[int, int], list[dict[str, Any]]] = {place: [] for place in _PLACES}
+    shown: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: -row["median"]):
         width = _CHARACTER_PX * len(row["agent"])
         for side, below in _PLACES:
@@ -227,6 +227,6 @@ def _placed_labels(
             )
             if free and left > 0 and right < size.width + _OUTSIDE_PX:
                 taken.append((left, right, top, bottom))
-                shown[side, below].append(row)
+                shown.setdefault((side, below), []).append(row)
                 break
     return shown

@@ -39,7 +39,6 @@ _CHECKS = {
         "Where human runs are many, the inferred length should stay close to their mean.",
     ),
 }
-_SAMPLED = {"r_hat", "ess_bulk", "ess_tail", "divergences"}
 _METHODS = {
     "core": "Every task has a length in log2 minutes, drawn around its family's. Successful human "
     "runs measure it with one noise, estimates with another. An agent succeeds with probability "
@@ -96,11 +95,6 @@ def _finding(check: Check) -> Finding:
     return Finding(title, check.passed, f"{meaning} Found: {check.detail}.".strip())
 
 
-def is_predictive(check: Check) -> bool:
-    """Tell a check of the model against the data from one of the sampler."""
-    return check.name not in _SAMPLED
-
-
 def methods(fit: StoredFit) -> list[Block]:
     """Return how the numbers were made, in enough detail to make them again."""
     manifest, settings = fit.manifest, fit.manifest.settings
@@ -127,11 +121,31 @@ def methods(fit: StoredFit) -> list[Block]:
     if priors:
         caption = "Priors; lengths are log2 minutes, alpha and beta logits."
         blocks.append(Table(("parameter", "prior"), priors, caption))
+    blocks += _scales(fit)
     blocks.append(
         Facts([(f"SHA-256 of {name}", digest) for name, digest in manifest.inputs.items()])
     )
     blocks += [Text(f"Note: {note}.") for note in manifest.notes]
     return blocks
+
+
+def _scales(fit: StoredFit) -> list[Block]:
+    """Return what was inferred about all tasks together, where there is a posterior."""
+    if fit.parameters is None:
+        return []
+    shared = fit.parameters[~fit.parameters["parameter"].str.contains("[", regex=False)]
+    rows = [
+        [
+            row["parameter"],
+            f"{row['mean']:.3g}",
+            f"{row['q0.025']:.3g} to {row['q0.975']:.3g}",
+            f"{row['r_hat']:.4f}",
+            f"{row['ess_bulk']:,.0f}",
+        ]
+        for row in shared.to_dict("records")
+    ]
+    header = ("parameter", "mean", "95 % interval", "R-hat", "effective draws")
+    return [Table(header, rows, "What the tasks have in common, log2 minutes.")] if rows else []
 
 
 def _items(value: Any) -> list[tuple[str, Any]]:

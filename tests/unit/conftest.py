@@ -1,0 +1,58 @@
+"""Folders that ``horizon fit`` wrote, made once a session; tests that spoil one copy it first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.horizon.analysis import AnalysisOptions, analyse
+from tidegauge.horizon.frequentist import FrequentistOptions
+from tidegauge.horizon.outputs import write_outputs
+from tidegauge.simulate.records import write_simulation
+from tidegauge.simulate.runs import scaled_shape, simulate_runs
+
+QUICK = SamplerConfig(draws=500, tune=400, chains=2, seed=3)
+
+
+@pytest.fixture(scope="session")
+def simulated_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of 8 agents on 60 tasks, with release dates beside them."""
+    folder = tmp_path_factory.mktemp("simulated")
+    shape = scaled_shape(agents=8, tasks=60, rows=None)
+    write_simulation(simulate_runs(shape, seed=1), folder)
+    return folder
+
+
+def _fitted(runs: Path, folder: Path, **options: Any) -> Path:
+    chosen = {"sampler": QUICK, "patient": False, **options}
+    analysis = analyse([runs / "runs.jsonl"], AnalysisOptions(**chosen))
+    write_outputs(analysis.outputs, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def fit_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit of the core model, with release dates."""
+    dates = simulated_runs / "release_dates.yaml"
+    return _fitted(simulated_runs, tmp_path_factory.mktemp("fit"), release_dates=dates)
+
+
+@pytest.fixture(scope="session")
+def frequentist_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """METR's regression of the same runs, with release dates."""
+    return _fitted(
+        simulated_runs,
+        tmp_path_factory.mktemp("frequentist"),
+        method="frequentist",
+        release_dates=simulated_runs / "release_dates.yaml",
+        frequentist=FrequentistOptions(replicates=40, seed=3),
+    )
+
+
+@pytest.fixture(scope="session")
+def grid_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each agent's exact posterior, without release dates."""
+    return _fitted(simulated_runs, tmp_path_factory.mktemp("grid"), method="grid")
