@@ -64,12 +64,14 @@ def fit_trendline(
 ) -> Trendline | None:
     """Regress medians, and each draw (draw, agent) by itself, on release date.
 
-    Agents without a date are left out; None if fewer than three or all of one day are left.
+    Agents without a date or without a horizon are left out; None if fewer than three or all of
+    one day are left.
     Horizons outside `limits_log2` count as the limit: no data tell 1e-17 minutes from 1e-9, and
     least squares would listen to nothing else.
     """
-    dated = np.array([day is not None for day in dates], dtype=bool)
-    days = np.array([day.toordinal() for day in dates if day is not None], dtype=float)
+    day_of = np.array([np.nan if day is None else day.toordinal() for day in dates])
+    dated = ~np.isnan(day_of) & ~np.isnan(log2_medians)
+    days = day_of[dated]
     if days.size < _FEWEST_AGENTS or np.ptp(days) == 0:
         return None
     years = days / _DAYS_PER_YEAR

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,13 @@ def chart_svg(chart: alt.TopLevelMixin) -> str:
 
 
 def chart_data(rows: Sequence[Mapping[Any, Any]]) -> alt.Data:
-    """Return rows as inline chart data.
+    """Return rows as inline chart data; what is not finite becomes null, which is not drawn.
 
     One text, because Altair copies and checks every value of a list whenever a chart is used.
     """
-    text = json.dumps([dict(row) for row in rows])
+    text = json.dumps([{key: _finite(value) for key, value in row.items()} for row in rows])
     return alt.Data(values=text, format=alt.DataFormat(type="json"))
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

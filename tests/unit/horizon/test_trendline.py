@@ -41,9 +41,9 @@ def test_line_through_medians_and_draws_against_polyfit() -> None:
     assert line.fastest_months == pytest.approx(12 / high)
 
 
-def test_undated_agents_are_left_out() -> None:
-    log2 = np.append(YEARS - YEARS[0], 50.0)
-    line = fit_trendline([*DAYS, None], log2, limits_log2=WIDE)
+def test_agents_without_date_or_horizon_are_left_out() -> None:
+    log2 = np.append(YEARS - YEARS[0], [50.0, np.nan])
+    line = fit_trendline([*DAYS, None, DAYS[0]], log2, limits_log2=WIDE)
     assert line is not None
     assert line.n_agents == 6
     assert line.doubling_months == pytest.approx(12)

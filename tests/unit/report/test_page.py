@@ -89,3 +89,9 @@ def test_elements_are_closed_and_links_lead_somewhere() -> None:
 def test_page_is_written_whole(tmp_path: Path) -> None:
     write_page(full_page(), tmp_path / "a" / "page.html")
     assert (tmp_path / "a" / "page.html").read_text().rstrip().endswith("</html>")
+
+
+def test_values_that_are_not_finite_are_left_out_of_a_chart() -> None:
+    rows = [{"x": 1.0, "y": float("nan")}, {"x": float("inf"), "y": 2.0}, {"x": 2.0, "y": 3.0}]
+    svg = chart_svg(alt.Chart(chart_data(rows)).mark_circle().encode(x="x:Q", y="y:Q"))
+    assert svg.count('aria-roledescription="circle"') == 1
