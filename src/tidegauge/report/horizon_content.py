@@ -125,7 +125,7 @@ def all_charts(content: Content) -> dict[str, Any]:
     if content.fit.tasks is not None:
         found["difficulty"] = difficulty_chart(content.fit.tasks, Size(760, 460))
     if content.rates:
-        found["predictive_success"] = rates_chart(content.rates, Size(140, 100, columns=6))
+        found["predictive_success"] = rates_chart(content.rates, Size(155, 100, columns=6))
     return found
 
 

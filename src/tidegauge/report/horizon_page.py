@@ -242,7 +242,7 @@ def _predictive_sections(content: Content) -> list[Section]:
     if not content.rates:
         return []
     inside = sum(rate.low <= rate.observed <= rate.high for rate in content.rates)
-    wide, narrow = Size(140, 100, columns=6), Size(105, 90, columns=2, narrow=True)
+    wide, narrow = Size(155, 100, columns=6), Size(105, 90, columns=2, narrow=True)
     figure = Figure(
         chart_svg(rates_chart(content.rates, wide)),
         f"Success rates by the file's task length: dots were seen, bars hold 95 % of what the "
