@@ -10,8 +10,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tidegauge.report.horizon_page import write_horizon_report
-
 pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
@@ -29,10 +27,8 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def address(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    out = tmp_path_factory.mktemp("page") / "page.html"
-    write_horizon_report(fit_folder, out)
-    return out.as_uri()
+def address(page_folder: Path) -> str:
+    return (page_folder / "page.html").as_uri()
 
 
 @pytest.fixture(params=[390, 1440])
