@@ -22,9 +22,9 @@ from tidegauge.horizon.design import Design, build_design
 from tidegauge.horizon.fit import HorizonFit
 from tidegauge.horizon.folds import KINDS, Fold, make_folds
 from tidegauge.horizon.heldout import HeldOut, hold_out
-from tidegauge.horizon.outputs import stored_trace
 from tidegauge.horizon.table import horizons_table
 from tidegauge.horizon.tally import read_tally
+from tidegauge.horizon.trace import stored_trace
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.fit import DEFAULT_SAMPLER, HorizonFit, fit_horizon
+from tidegauge.horizon.fit import HorizonFit, fit_horizon
 from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
 from tidegauge.horizon.grid import fit_grid
 from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegauge.engine.interrupts import shield_workers
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.horizon.contenders import Contender, FloatArray, IntArray
 from tidegauge.horizon.design import Design
@@ -80,7 +79,6 @@ def hold_out(
     import pandas as pd
 
     jobs = [_Job(contender, fold, design, seed) for fold in folds for contender in contenders]
-    shield_workers()
     outcomes = parallel_map(
         _refit, jobs, workers=workers, label="fits without a fold", progress=progress
     )
