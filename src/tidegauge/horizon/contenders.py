@@ -18,7 +18,7 @@ from tidegauge.horizon.fit import HorizonFit, fit_horizon
 from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
 from tidegauge.horizon.grid import fit_grid
 from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid
-from tidegauge.horizon.options import CORE, HorizonOptions
+from tidegauge.horizon.options import CORE, DEFAULT_SAMPLER, HorizonOptions
 from tidegauge.horizon.table import Horizons
 from tidegauge.progress import SILENT, Progress
 
