@@ -1,4 +1,4 @@
-"""``tidegauge horizon``: check, simulate, graph, fit; import and report have their own files."""
+"""``tidegauge horizon``: check, simulate, graph, fit; the others have files of their own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegauge.cli.horizon_compare import compare_command
 from tidegauge.cli.horizon_import import import_group
 from tidegauge.cli.horizon_report import report
 from tidegauge.cli.options import quiet_option, seed_option
@@ -35,6 +36,7 @@ def horizon() -> None:
 
 
 horizon.add_command(import_group)
+horizon.add_command(compare_command)
 horizon.add_command(report)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
+import multiprocessing.forkserver
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -67,6 +70,7 @@ def _stream(
     elif workers == 1:
         yield from map(function, items)
     else:
+        _shield_workers()
         # forkserver: a fork of a process with running threads (nutpie, numba) may hang.
         context = multiprocessing.get_context("forkserver")
         with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
@@ -81,3 +85,19 @@ def _dask_map(function: Callable[[Item], Result], items: Sequence[Item], schedul
     with Client(scheduler) as client:
         for future in client.map(function, items, pure=False):
             yield future.result()
+
+
+def _shield_workers() -> None:
+    """Start the server that workers come from with Ctrl-C ignored, which they inherit.
+
+    Ctrl-C reaches every process of a terminal; an interrupted run then ends with one sentence by
+    the parent instead of a traceback by each worker.
+    """
+    in_worker = multiprocessing.parent_process() is not None
+    if in_worker or threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -19,7 +19,6 @@ from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort, IntArray
 from tidegauge.fvc.decision import decide
 from tidegauge.fvc.forecasters.stack import Blend
-from tidegauge.fvc.interrupts import shield_workers
 from tidegauge.fvc.panel import (
     LEAST_PATIENTS,
     assign_folds,
@@ -179,7 +178,6 @@ def crossval(
         for repeat in range(repeats)
         for fold in range(folds)
     ]
-    shield_workers()
     results = parallel_map(
         _run,
         tasks,

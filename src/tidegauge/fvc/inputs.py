@@ -10,7 +10,6 @@ import numpy as np
 
 from tidegauge.errors import InputError
 from tidegauge.fvc.cohort import Cohort
-from tidegauge.fvc.interrupts import shield_workers
 from tidegauge.fvc.tables import Asked, read_cohort, read_questions
 from tidegauge.io import make_folder
 from tidegauge.progress import SILENT, Progress
@@ -88,7 +87,6 @@ def add_scans(
     """
     from tidegauge.fvc.lungs import scan_features
 
-    shield_workers()
     patients = [str(patient) for patient in cohort.baselines.patient]
     measured = scan_features(
         scans, patients, cache=cache_folder(), workers=workers, progress=progress

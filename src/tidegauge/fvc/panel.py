@@ -23,7 +23,6 @@ from tidegauge.fvc.forecasters.hierarchical import Hierarchical
 from tidegauge.fvc.forecasters.linear import Linear
 from tidegauge.fvc.forecasters.quantile import Quantile
 from tidegauge.fvc.forecasters.stack import Blend, Member, fit_stack
-from tidegauge.fvc.interrupts import shield_workers
 from tidegauge.progress import SILENT, Progress
 from tidegauge.scores import FloatArray, laplace_log_likelihood
 
@@ -101,7 +100,6 @@ def fit_panel(
 
     `workers` is as in `parallel_map`: None for one process a core.
     """
-    shield_workers()
     names = names or candidates(cohort)
     rows = cohort.scored()
     fold = assign_folds(cohort.n_patients, INNER_FOLDS, seed)
