@@ -52,6 +52,7 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     from tidegauge.horizon.tally import read_tally
     from tidegauge.horizon.truth import compare_with_truth, read_truth
     from tidegauge.report.horizon import fit_plots, save_truth_chart
+    from tidegauge.report.horizon_page import write_horizon_report
     from tidegauge.simulate.records import write_simulation
     from tidegauge.simulate.runs import scaled_shape, simulate_runs
 
@@ -78,7 +79,9 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     comparison = compare_with_truth(tables, truth)
     click.echo(comparison.text())
     save_truth_chart(comparison, out / "comparison")
-    click.echo(f"\nfiles and charts: {out}; start with {out / 'comparison.png'}")
+    page = out / METHODS[0] / "report.html"
+    write_horizon_report(out / METHODS[0], page, progress=progress)
+    click.echo(f"\nstart with {out / 'comparison.png'} and the report {page}")
     return 0 if converged else 1
 
 
