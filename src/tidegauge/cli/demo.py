@@ -12,12 +12,6 @@ from tidegauge.cli.options import quiet_option, seed_option
 if TYPE_CHECKING:
     from tidegauge.progress import Progress
 
-# The solver improves for as long as it is given; a tour shows enough of it in this time.
-_SOLVER = (
-    "python -m tidegauge fvc solve --input input --output submission/submission.csv "
-    '--seed "$TIDEGAUGE_SEED" --validate-url "$SERVER_URL" --time-limit 45s --quiet'
-)
-
 
 @click.command()
 @click.option(
@@ -107,7 +101,7 @@ def competition_tour(out: Path, seed: int, progress: Progress) -> int:
     runs, valid = out / "runs.jsonl", True
     runs.unlink(missing_ok=True)
     click.echo(f"{'agent':<8} {'score':>9} {'± se':>7} {'P(medal)':>9} {'seconds':>8}")
-    for alias, command in {**SHIPPED, "fvc": _SOLVER}.items():
+    for alias, command in SHIPPED.items():
         options = RunOptions(command=command, alias=alias, isolation=isolation)
         report = run_agent(prepared, out / "runs", runs, options, seed=seed, progress=progress)
         valid = valid and report["valid_submission"]

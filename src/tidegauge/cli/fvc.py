@@ -148,6 +148,7 @@ def predict_command(
 @click.option("--output", type=_file, required=True, help="Submission file to write.")
 @click.option("--time-limit", default="12h", show_default=True, help="Such as 12h, 30m or 90s.")
 @click.option("--validate-url", help="Also ask this validation server.")
+@click.option("--standing/--no-standing", default=True, help="Say where it stands in the end.")
 @workers_option
 @seed_option
 @quiet_option
@@ -156,6 +157,7 @@ def solve_command(
     output: Path,
     time_limit: str,
     validate_url: str | None,
+    standing: bool,
     workers: int | None,
     seed: int,
     progress: Progress,
@@ -172,6 +174,7 @@ def solve_command(
         output,
         seed=seed,
         time_limit_seconds=parse_duration(time_limit),
+        standing=standing,
         workers=workers,
         progress=progress,
     )

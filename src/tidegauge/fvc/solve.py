@@ -90,10 +90,16 @@ def solve(
     *,
     seed: int = 1,
     time_limit_seconds: float = 12 * 3600.0,
+    standing: bool = True,
     workers: int | None = None,
     progress: Progress = SILENT,
 ) -> Solution:
     """Write the best submission that the time allows.
+
+    Parameters
+    ----------
+    standing : bool
+        Cross-validate the whole procedure once more in the end, to say where it stands.
 
     Raises
     ------
@@ -106,13 +112,13 @@ def solve(
     write_forecast(fit_one(training, QUICK, seed=seed), test, output)
     progress.note(f"{output}: a first valid submission is written ({len(test.asked.keys):,} rows)")
     state = Solution(QUICK, len(test.asked.keys), test.cohort.n_patients, None, False, 0.0)
-    stages = _improve(folder, output, training, test, seed, workers, progress)
+    stages = _improve(folder, output, training, test, seed, standing, workers, progress)
     try:
         # Work in hand needs a moment to stop, and the limit is the user's, not ours to overrun.
         usable = time_limit_seconds - min(10.0, 0.2 * time_limit_seconds)
         with _deadline(usable - (time.monotonic() - began)):
-            for chosen, standing in stages:
-                state = replace(state, chosen=chosen, standing=standing)
+            for chosen, found in stages:
+                state = replace(state, chosen=chosen, standing=found)
             state = replace(state, finished=True)
     except DeadlineReached:
         progress.note(f"time limit reached; {output} holds the best submission so far")
@@ -125,6 +131,7 @@ def _improve(
     training: Cohort,
     test: TestSet,
     seed: int,
+    standing: bool,
     workers: int | None,
     progress: Progress,
 ) -> Iterator[tuple[str, Standing | None]]:
@@ -142,7 +149,7 @@ def _improve(
         test = replace(test, cohort=measured)
         write_forecast(model.blend, test, output)
         yield model.chosen, None
-    if training.n_patients < 2 * LEAST_PATIENTS:
+    if not standing or training.n_patients < 2 * LEAST_PATIENTS:
         return
     result = crossval(
         training, repeats=STANDING_REPEATS, seed=seed, workers=workers, progress=progress

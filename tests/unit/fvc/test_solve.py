@@ -294,3 +294,12 @@ def test_scan_cache_that_cannot_be_written_is_done_without(
     assert cache_folder() is None
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert cache_folder() == tmp_path / "cache" / "tidegauge" / "scans"
+
+
+def test_without_standing_the_submission_is_the_same(
+    folder: Path, solved: Path, tmp_path: Path
+) -> None:
+    solution = solve(folder, tmp_path / "s.csv", seed=2, workers=1, standing=False)
+    assert solution.finished
+    assert solution.standing is None
+    assert (tmp_path / "s.csv").read_bytes() == solved.read_bytes()

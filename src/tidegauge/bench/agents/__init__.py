@@ -6,10 +6,11 @@ from __future__ import annotations
 SHIPPED = {
     "sample": "python -m tidegauge.bench.agents.sample",
     "naive": "python -m tidegauge.bench.agents.naive",
-    # Nine tenths of the time: the last file must be written before the end.
+    # Nine tenths of the time: the last file must be written before the end. The grade then says
+    # where it stands, so the agent need not find out.
     "fvc": "python -m tidegauge fvc solve --input input --output submission/submission.csv "
     '--time-limit "$(( (TIDEGAUGE_DEADLINE - $(date +%s)) * 9 / 10 ))s" '
-    '--seed "$TIDEGAUGE_SEED" --validate-url "$SERVER_URL/validate" --quiet',
+    '--seed "$TIDEGAUGE_SEED" --validate-url "$SERVER_URL/validate" --no-standing --quiet',
 }
 
 
