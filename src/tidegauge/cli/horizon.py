@@ -1,4 +1,4 @@
-"""``tidegauge horizon``: check, simulate, graph, fit; import is in a file of its own."""
+"""``tidegauge horizon``: check, simulate, graph, fit; compare and import have their own files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tidegauge.cli.horizon_compare import compare_command
 from tidegauge.cli.horizon_import import import_group
 from tidegauge.cli.options import quiet_option, seed_option
 from tidegauge.errors import InputError
@@ -34,6 +35,7 @@ def horizon() -> None:
 
 
 horizon.add_command(import_group)
+horizon.add_command(compare_command)
 
 
 @horizon.command()

@@ -1,0 +1,89 @@
+"""``tidegauge horizon compare``: methods side by side, judged on runs they did not see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegauge.cli.options import quiet_option, seed_option
+
+if TYPE_CHECKING:
+    from tidegauge.progress import Progress
+
+# As horizon/folds.py and horizon/contenders.py have them, without importing those for --help.
+_KINDS = ("task", "family", "agent")
+_METHODS = ("frequentist", "grid", "core", "core-censor")
+
+
+def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str) -> int | None:
+    """Return the number of folds, or None for ``all``: one thing held out at a time."""
+    if value == "all":
+        return None
+    if not value.isdecimal() or int(value) < 2:
+        raise click.BadParameter(f"{value!r} must be a whole number of at least 2, or all")
+    return int(value)
+
+
+@click.command("compare")
+@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option(
+    "--method",
+    "methods",
+    type=click.Choice(_METHODS),
+    multiple=True,
+    default=_METHODS[:3],
+    show_default=True,
+    help="What to compare; may be repeated.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(_KINDS),
+    multiple=True,
+    default=_KINDS,
+    show_default=True,
+    help="Hold out tasks, families, or a share of each agent's tasks; may be repeated.",
+)
+@click.option(
+    "--folds",
+    metavar="N|all",
+    default="5",
+    show_default=True,
+    callback=_number_of_folds,
+    help="Folds of each kind; all holds out one at a time.",
+)
+@seed_option
+@quiet_option
+def compare_command(
+    runs: tuple[str, ...],
+    out: Path,
+    methods: tuple[str, ...],
+    by: tuple[str, ...],
+    folds: int | None,
+    seed: int,
+    progress: Progress,
+) -> int:
+    """Compare methods on the same runs: horizons, and prediction of runs held out.
+
+    Example: tidegauge horizon compare runs.jsonl --out comparison
+    """
+    from tidegauge.horizon.compare import CompareOptions, compare
+    from tidegauge.horizon.compare_outputs import comparison_text, write_comparison
+    from tidegauge.io import check_writable
+    from tidegauge.report.horizon_compare import comparison_plots
+
+    check_writable(out)
+    options = CompareOptions(methods=methods, by=by, folds=folds, seed=seed)
+    comparison = compare(runs, options, progress=progress)
+    with progress.step(f"writing {out}"):
+        write_comparison(comparison, out, plots=comparison_plots(comparison))
+    click.echo(comparison_text(comparison))
+    for name in comparison.unconverged:
+        click.echo(
+            f"not converged: {name} on all runs; its files are written, but do not rely on its "
+            "horizons. Try another --seed, or look at `horizon fit --plots`.",
+            err=True,
+        )
+    return 1 if comparison.unconverged else 0

@@ -1,0 +1,148 @@
+"""Methods that can be compared: each fits a design and predicts success of any agent at any task.
+
+A new model or variant joins the comparison as one more contender: a name, and a `fit` that returns
+its probabilities. Contenders are plain values, since folds are fitted in other processes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.horizon.design import Design
+from tidegauge.horizon.fit import DEFAULT_SAMPLER, HorizonFit, fit_horizon
+from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
+from tidegauge.horizon.grid import fit_grid
+from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid
+from tidegauge.horizon.options import CORE, HorizonOptions
+from tidegauge.horizon.table import Horizons
+from tidegauge.progress import SILENT, Progress
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# A mean probability of success needs far fewer draws than the tails of a horizon.
+FOLD_SAMPLER = SamplerConfig(draws=750, tune=300, chains=2, target_accept=0.95, cores=1)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a contender learnt.
+
+    Attributes
+    ----------
+    success : ndarray, shape (agent, task)
+        Predicted probability that one run succeeds, tried or not.
+    horizons : Horizons or None
+        Its time horizons, where it has any.
+    fit : HorizonFit or None
+        Its posterior, where it was sampled.
+    """
+
+    success: FloatArray
+    horizons: Horizons | None = None
+    fit: HorizonFit | None = None
+
+    def predict(self, agent: IntArray, task: IntArray) -> FloatArray:
+        """Return the probability of success in each cell; outcomes are not even asked for."""
+        return self.success[agent, task]
+
+
+class Contender(Protocol):
+    """One named way to learn from a design."""
+
+    @property
+    def name(self) -> str:
+        """What the tables call it."""
+
+    def fit(self, design: Design, *, seed: int, quick: bool, progress: Progress) -> Fitted:
+        """Learn from the design; `quick` is for folds, where only predictions are needed."""
+
+
+@dataclass(frozen=True)
+class Climatology:
+    """The baseline: every agent succeeds as often as it did on other tasks, however long."""
+
+    name: str = "climatology"
+
+    def fit(
+        self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
+    ) -> Fitted:
+        """Average each agent's runs, with half a success and half a failure added."""
+        rate = (design.successes.sum(axis=1) + 0.5) / (design.attempts.sum(axis=1) + 1)
+        return Fitted(np.repeat(rate[:, None], len(design.tasks), axis=1))
+
+
+@dataclass(frozen=True)
+class Frequentist:
+    """METR's regression: the fitted curve at the file's own human_minutes."""
+
+    name: str = "frequentist"
+    options: FrequentistOptions = DEFAULT_FREQUENTIST
+
+    def fit(
+        self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
+    ) -> Fitted:
+        """Regress; a quick fit needs no bootstrap, so it draws the least there is."""
+        options = replace(self.options, seed=seed)
+        if quick:
+            options = replace(options, replicates=1)
+        fit = fit_frequentist(design, options=options, progress=progress)
+        horizons = horizons_of_bootstrap(design, fit)
+        return Fitted(horizons.success, horizons)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Each agent's exact posterior: the mean curve at the file's own human_minutes."""
+
+    name: str = "grid"
+
+    def fit(
+        self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
+    ) -> Fitted:
+        """Sum the posteriors; there is nothing to make quicker."""
+        with progress.step("summing each agent's posterior"):
+            horizons = horizons_of_grid(design, fit_grid(design))
+        return Fitted(horizons.success, horizons)
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """The hierarchical model: success averaged over agents' curves and tasks' difficulties."""
+
+    name: str = "core"
+    options: HorizonOptions = CORE
+    sampler: SamplerConfig = DEFAULT_SAMPLER
+    fold_sampler: SamplerConfig = FOLD_SAMPLER
+
+    def fit(
+        self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
+    ) -> Fitted:
+        """Sample; a quick fit takes fewer draws on one core and is not repeated."""
+        fit = fit_horizon(
+            design,
+            options=self.options,
+            sampler=replace(self.fold_sampler if quick else self.sampler, seed=seed),
+            patient=not quick,
+            progress=progress,
+        )
+        horizons = horizons_of_fit(fit)
+        return Fitted(horizons.success, horizons, fit)
+
+
+BASELINE: Contender = Climatology()
+CONTENDERS: dict[str, Contender] = {
+    contender.name: contender
+    for contender in (
+        Frequentist(),
+        Grid(),
+        Hierarchical(),
+        Hierarchical(name="core-censor", options=HorizonOptions(failures="censor")),
+    )
+}
+DEFAULT_CONTENDERS = ("frequentist", "grid", "core")
