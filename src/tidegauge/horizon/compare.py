@@ -28,6 +28,7 @@ from tidegauge.horizon.tally import read_tally
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
+    import arviz as az
     import pandas as pd
 
 DEFAULT_FOLDS = 5
@@ -121,12 +122,7 @@ def compare(
     notes = [*design.notes, *fold_notes]
     for note in notes:
         progress.note(note)
-    fitted: dict[str, Fitted] = {}
-    for contender in options.contenders:
-        progress.note(f"{contender.name}: all runs")
-        fitted[contender.name] = contender.fit(
-            design, seed=options.seed, quick=False, progress=progress
-        )
+    fitted = _fit_all_runs(design, options, progress)
     sampled = {name: found.fit for name, found in fitted.items() if found.fit is not None}
     held_out = hold_out(
         design,
@@ -147,6 +143,16 @@ def compare(
         inputs=tally.sha256,
         notes=[*notes, *late],
     )
+
+
+def _fit_all_runs(design: Design, options: CompareOptions, progress: Progress) -> dict[str, Fitted]:
+    fitted = {}
+    for contender in options.contenders:
+        progress.note(f"{contender.name}: all runs")
+        fitted[contender.name] = contender.fit(
+            design, seed=options.seed, quick=False, progress=progress
+        )
+    return fitted
 
 
 def lay_out_folds(design: Design, options: CompareOptions) -> tuple[list[Fold], list[str]]:
@@ -198,27 +204,34 @@ def side_by_side(design: Design, fitted: Mapping[str, Fitted]) -> pd.DataFrame:
 def loo_table(sampled: Mapping[str, HorizonFit]) -> pd.DataFrame:
     """Return ``loo.csv``: PSIS-LOO over the (agent, task) cells of each sampled method.
 
-    A cell is left out by reweighting the draws; ``high_k`` counts the cells where that cannot be
-    trusted. Here the other agents' runs of the task stay in: it is nearest to folds by agent.
+    ``high_k`` counts the cells where leaving out by reweighting cannot be trusted.
     """
     import pandas as pd
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
-        import arviz as az
     columns = ["method", "cells", "elpd", "se", "p_loo", "high_k", "k_max"]
     rows = []
     for name, fit in sampled.items():
-        trace = stored_trace(fit)
-        kept = trace.log_likelihood.sizes["chain"] * trace.log_likelihood.sizes["draw"]
-        efficiency = min(1.0, float(fit.diagnosis.parameters["ess_bulk"].mean()) / kept)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # high k: counted and reported below
-            found = az.loo(trace, var_name="successes", pointwise=True, reff=efficiency)
+        found = leave_cells_out(fit)
         k = np.asarray(found.pareto_k)
         estimates = (found.elpd_loo, found.se, found.p_loo, int((k > HIGH_K).sum()), k.max())
         rows.append(dict(zip(columns, (name, k.size, *estimates), strict=True)))
     return pd.DataFrame(rows, columns=columns)
+
+
+def leave_cells_out(fit: HorizonFit) -> az.ELPDData:
+    """Leave out each cell by reweighting the draws (PSIS); pointwise, in the order of the cells.
+
+    The other agents' runs of the task stay in: it asks nearly what folds by agent ask.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+        import arviz as az
+    trace = stored_trace(fit)
+    kept = trace.log_likelihood.sizes["chain"] * trace.log_likelihood.sizes["draw"]
+    efficiency = min(1.0, float(fit.diagnosis.parameters["ess_bulk"].mean()) / kept)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of high k, which the table counts
+        return az.loo(trace, var_name="successes", pointwise=True, reff=efficiency)
 
 
 def _fit_notes(fits: pd.DataFrame) -> list[str]:

@@ -1,0 +1,107 @@
+"""What is held out never reaches a fit, and what is predicted goes to its own cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from designs import draw_design, usual_truth
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.horizon.contenders import (
+    CONTENDERS,
+    Climatology,
+    Contender,
+    Frequentist,
+    Grid,
+    Hierarchical,
+)
+from tidegauge.horizon.design import Design
+from tidegauge.horizon.folds import make_folds
+from tidegauge.horizon.heldout import SUREST, hold_out
+from tidegauge.horizon.options import HorizonOptions
+
+SHORT = SamplerConfig(draws=60, tune=80, chains=2, target_accept=0.9, cores=1)
+ALL: list[Contender] = [
+    Climatology(),
+    Frequentist(),
+    Grid(),
+    Hierarchical(fold_sampler=SHORT),
+    Hierarchical(name="core-censor", options=HorizonOptions(failures="censor"), fold_sampler=SHORT),
+]
+
+
+@pytest.fixture(scope="module")
+def design() -> Design:
+    rng = np.random.default_rng(11)
+    truth = usual_truth(rng, n_agents=3, n_tasks=12, n_families=4)
+    return draw_design(truth, rng, failed=4)
+
+
+def test_the_contenders_tested_here_are_all_there_are() -> None:
+    assert [contender.name for contender in ALL] == ["climatology", *CONTENDERS]
+
+
+@pytest.mark.parametrize("contender", ALL, ids=lambda contender: contender.name)
+def test_held_out_outcomes_never_influence_the_predictions(
+    design: Design, contender: Contender
+) -> None:
+    fold = make_folds(design, by="task", folds=3, seed=1)[0]
+    other = replace(
+        design,
+        attempts=np.where(fold.held, 2 * design.attempts, design.attempts),
+        successes=np.where(fold.held, design.attempts - design.successes, design.successes),
+        score_sum=np.where(fold.held, 0.123, design.score_sum),
+    )
+    kept = np.argwhere(~fold.held & (design.successes > 0))[0]
+    learnt = design.successes.copy()
+    learnt[tuple(kept)] -= 1
+    first, second, third = (
+        hold_out(given, [contender], [fold], seed=4, workers=1).cells["raw"]
+        for given in (design, other, replace(design, successes=learnt))
+    )
+    np.testing.assert_array_equal(first, second)
+    assert np.any(first != third), "runs that stay must matter"
+
+
+def test_predictions_of_climatology_are_the_rates_of_the_same_agent_elsewhere(
+    design: Design,
+) -> None:
+    attempts = design.attempts.copy()
+    attempts[0, 1:] = 0  # the first agent tried one task: it leaves the design when that is held
+    sparse = replace(design, attempts=attempts, successes=np.minimum(design.successes, attempts))
+    folds = make_folds(sparse, by="task", folds=3, seed=2)
+    cells = hold_out(sparse, [Climatology()], folds, seed=1, workers=1).cells
+    assert set(cells["agent"]) == set(design.agents[1:])
+    for row in cells.to_dict("records"):
+        a, t = design.agents.index(row["agent"]), design.tasks.index(row["task_id"])
+        fold = next(fold for fold in folds if fold.number == row["fold"])
+        assert fold.held[a, t]
+        stays = ~fold.held[a]
+        won, tried = sparse.successes[a, stays].sum(), sparse.attempts[a, stays].sum()
+        assert row["raw"] == pytest.approx((won + 0.5) / (tried + 1))
+        assert (row["attempts"], row["successes"]) == (
+            sparse.attempts[a, t],
+            sparse.successes[a, t],
+        )
+
+
+def test_a_certain_regression_that_is_wrong_has_a_finite_score(design: Design) -> None:
+    successes = np.zeros_like(design.successes)
+    successes[:, 0] = design.attempts[:, 0]  # every agent succeeds at one task alone
+    odd = replace(design, successes=successes)
+    folds = [fold for fold in make_folds(odd, by="task", folds=None, seed=1) if fold.held[0, 0]]
+    cells = hold_out(odd, [Frequentist()], folds, seed=1, workers=1).cells
+    np.testing.assert_array_equal(cells["raw"], 0)
+    np.testing.assert_array_equal(cells["probability"], SUREST)
+    np.testing.assert_allclose(cells["log_score"], 6 * np.log(SUREST))
+
+
+def test_fold_fits_in_other_processes_are_those_of_this_one(design: Design) -> None:
+    folds = make_folds(design, by="agent", folds=2, seed=1)
+    contenders = [Climatology(), Frequentist()]
+    here, there = (
+        hold_out(design, contenders, folds, seed=1, workers=workers).cells for workers in (1, 2)
+    )
+    assert here.equals(there)
