@@ -15,10 +15,11 @@ import pytest
 from builders import agent_row, human_row, small_rows, write_rows
 from tidegauge.cli import horizon_compare
 from tidegauge.cli.main import main
+from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon.compare import CompareOptions, compare
 from tidegauge.horizon.compare_outputs import FILES
-from tidegauge.horizon.contenders import CONTENDERS, DEFAULT_CONTENDERS
+from tidegauge.horizon.contenders import CONTENDERS, DEFAULT_CONTENDERS, Hierarchical
 from tidegauge.horizon.folds import KINDS
 
 
@@ -32,8 +33,9 @@ Call = Callable[..., Said]
 
 
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run the command line in this process; an exception that escapes it fails the test."""
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run the command line in this process alone; an exception that escapes it fails the test."""
+    monkeypatch.setattr("tidegauge.engine.parallel.available_cores", lambda: 1)
 
     def run(*arguments: object) -> Said:
         with pytest.raises(SystemExit) as exit_:
@@ -89,6 +91,29 @@ def test_a_comparison_writes_every_file_and_prints_its_tables(
     assert list(manifest["inputs"].values()) == [hashlib.sha256(runs.read_bytes()).hexdigest()]
     for text in ("50 % horizon", "held out by", "agent-b", "climatology", "leave-one-cell-out"):
         assert text in said.out
+
+
+def test_a_fit_that_does_not_converge_exits_1_and_still_writes(
+    call: Call, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty = SamplerConfig(draws=20, tune=20, chains=2)
+    monkeypatch.setitem(CONTENDERS, "core", Hierarchical(sampler=hasty, fold_sampler=hasty))
+    said = call(runs, "--out", tmp_path / "out", "--method", "core", "--by", "agent", "-q")
+    assert said.code == 1
+    assert "not converged: core on all runs" in said.err
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["converged"] is False
+    assert len(pd.read_csv(tmp_path / "out" / "scores.csv")) == 2
+
+
+def test_a_comparison_that_fails_leaves_the_earlier_files(
+    call: Call, runs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert call(runs, "--out", out, "--method", "frequentist", "--by", "task", "-q").code == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    bad = write_rows(tmp_path / "bad.jsonl", [agent_row(human_minutes=-1)])
+    assert call(bad, "--out", out, "-q").code == 2
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_seed_other_folds(runs: Path) -> None:
