@@ -171,7 +171,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_any_fit(
     [
         ([human_row()], "no agent runs"),
         ([agent_row(human_minutes=-1)], ":1: human_minutes=-1"),
-        ([agent_row(), agent_row()], "1 tasks with agent runs"),
+        ([agent_row(), agent_row()], "tasks with agent runs: 1, but"),
     ],
     ids=["humans only", "bad value", "one task"],
 )
@@ -199,9 +199,9 @@ def test_one_family_is_compared_by_task_and_agent_with_a_note(tmp_path: Path) ->
     options = CompareOptions(methods=("frequentist",), folds=9, workers=1)
     found = compare([path], options)
     assert list(dict.fromkeys(found.held_out.cells["by"])) == ["task", "agent"]
-    assert any("by family: 1 families" in note for note in found.notes)
+    assert any("by family: families with agent runs: 1," in note for note in found.notes)
     assert any("by task: 5 folds, there are no more" in note for note in found.notes)
-    with pytest.raises(InputError, match="1 families with agent runs"):
+    with pytest.raises(InputError, match="families with agent runs: 1,"):
         compare([path], CompareOptions(methods=("frequentist",), by=("family",)))
 
 
