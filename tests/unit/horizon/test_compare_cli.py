@@ -117,14 +117,13 @@ def test_a_comparison_that_fails_leaves_the_earlier_files(
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_seed_other_folds(runs: Path) -> None:
-    choices = {"methods": ("frequentist", "core"), "by": ("agent",), "folds": 2, "workers": 1}
+    choices = {"methods": ("frequentist", "grid"), "by": ("agent",), "folds": 2, "workers": 1}
     one, again, other = (
         compare([runs], CompareOptions(**choices, seed=seed))  # type: ignore[arg-type]
         for seed in (7, 7, 8)
     )
     pd.testing.assert_frame_equal(one.horizons, again.horizons)
     pd.testing.assert_frame_equal(one.held_out.cells, again.held_out.cells)
-    pd.testing.assert_frame_equal(one.loo, again.loo)
     assert not one.held_out.cells["task_id"].equals(other.held_out.cells["task_id"])
 
 
