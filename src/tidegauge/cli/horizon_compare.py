@@ -72,11 +72,12 @@ def compare_command(
     from tidegauge.horizon.compare import CompareOptions, compare
     from tidegauge.horizon.compare_outputs import comparison_text, write_comparison
     from tidegauge.io import check_writable
-    from tidegauge.report.horizon_compare import comparison_plots
 
     check_writable(out)
     options = CompareOptions(methods=methods, by=by, folds=folds, seed=seed)
     comparison = compare(runs, options, progress=progress)
+    from tidegauge.report.horizon_compare import comparison_plots  # after the input's faults
+
     with progress.step(f"writing {out}"):
         write_comparison(comparison, out, plots=comparison_plots(comparison))
     click.echo(comparison_text(comparison))

@@ -19,17 +19,17 @@ from tidegauge.horizon.contenders import (
     Fitted,
 )
 from tidegauge.horizon.design import Design, build_design
-from tidegauge.horizon.fit import HorizonFit
 from tidegauge.horizon.folds import KINDS, Fold, make_folds
 from tidegauge.horizon.heldout import HeldOut, hold_out
 from tidegauge.horizon.table import horizons_table
 from tidegauge.horizon.tally import read_tally
-from tidegauge.horizon.trace import stored_trace
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     import arviz as az
     import pandas as pd
+
+    from tidegauge.horizon.fit import HorizonFit
 
 DEFAULT_FOLDS = 5
 HIGH_K = 0.7  # above it, leaving the cell out changes the posterior too much for a reweighting
@@ -223,9 +223,10 @@ def leave_cells_out(fit: HorizonFit) -> az.ELPDData:
 
     The other agents' runs of the task stay in: it asks nearly what folds by agent ask.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
-        import arviz as az
+    from tidegauge.horizon.trace import stored_trace  # isort: split
+
+    import arviz as az  # after the line that silences its announcement
+
     trace = stored_trace(fit)
     kept = trace.log_likelihood.sizes["chain"] * trace.log_likelihood.sizes["draw"]
     efficiency = min(1.0, float(fit.diagnosis.parameters["ess_bulk"].mean()) / kept)

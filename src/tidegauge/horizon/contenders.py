@@ -7,20 +7,22 @@ its probabilities. Contenders are plain values, since folds are fitted in other 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.fit import HorizonFit, fit_horizon
 from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
 from tidegauge.horizon.grid import fit_grid
 from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid
 from tidegauge.horizon.options import CORE, DEFAULT_SAMPLER, HorizonOptions
 from tidegauge.horizon.table import Horizons
 from tidegauge.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from tidegauge.horizon.fit import HorizonFit
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -124,6 +126,8 @@ class Hierarchical:
         self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
     ) -> Fitted:
         """Sample; a quick fit takes fewer draws on one core and is not repeated."""
+        from tidegauge.horizon.fit import fit_horizon  # the sampler is slow to import: faults first
+
         fit = fit_horizon(
             design,
             options=self.options,

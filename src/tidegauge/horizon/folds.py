@@ -87,7 +87,7 @@ def _folds_of_agents(tried: BoolArray, folds: int | None, rng: np.random.Generat
 def _require_two(found: int, what: str) -> None:
     if found < 2:
         raise InputError(
-            f"{found} {what} with agent runs: at least two are needed to hold one out; "
+            f"{what} with agent runs: {found}, but holding one out needs at least two; "
             "add runs, or hold out by something else (--by)"
         )
 

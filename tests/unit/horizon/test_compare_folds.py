@@ -107,7 +107,7 @@ def test_training_leaves_out_agents_without_a_run_and_says_where_the_others_were
 
 @pytest.mark.parametrize(
     ("by", "message"),
-    [("family", "1 families"), ("source", "must be one of task, family, agent")],
+    [("family", "families with agent runs: 1,"), ("source", "must be one of task, family, agent")],
 )
 def test_impossible_folds_name_the_remedy(design: Design, by: str, message: str) -> None:
     alone = replace(design, task_family=np.zeros(30, dtype=np.int64), families=("one",))
