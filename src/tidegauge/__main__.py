@@ -1,6 +1,6 @@
 """``python -m tidegauge``."""
 
-from tidegauge.cli.main import main
+from tidegauge.cli.main import run
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -70,3 +71,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo("interrupted", err=True)
         code = 130
     sys.exit(code)
+
+
+def run() -> None:
+    """Be the program: as `main`, but an interrupted process ends at once.
+
+    Threads of the sampler may still run after Ctrl-C and would crash in an interpreter that is
+    being taken down; and an interrupt that met an import can make Python end by the signal
+    instead of the exit code. All clean-up that matters was done on the way up here.
+    """
+    try:
+        main()
+    except SystemExit as done:
+        if done.code == 130:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError, AttributeError):
+                    stream.flush()
+            os._exit(130)
+        raise
