@@ -116,7 +116,12 @@ def _say_stopped(agent: AgentProcess, transcript: Transcript, kind: str) -> None
     transcript.write("stopped", cause=kind)
     with contextlib.suppress(AgentGoneError):
         agent.write_line({"stopped": kind}, _WRITE_SECONDS)
-        agent.receive_control(_PARTING_SECONDS)  # it may exit by itself; then no need to wait
+        ends = time.monotonic() + _PARTING_SECONDS
+        while (left := ends - time.monotonic()) > 0:
+            message = agent.receive_control(left)
+            # The answer to a command that was cut off may still come; only an exit ends the wait.
+            if message is None or "exit_code" not in message:
+                break
 
 
 def _answer(agent: AgentProcess, message: dict[str, Any], budget: Budget) -> dict[str, Any]:
