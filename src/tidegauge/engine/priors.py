@@ -12,9 +12,10 @@ class Prior:
     Attributes
     ----------
     kind : str
-        ``normal``, ``half_normal``, ``half_cauchy`` or ``truncated_normal``.
+        ``normal``, ``half_normal``, ``half_cauchy``, ``truncated_normal`` or ``gamma``.
     mu, sd : float
-        Location (0 for the half priors) and scale, in the parameter's own units.
+        Location (0 for the half priors) and scale, in the parameter's own units; of a gamma its
+        mean and standard deviation.
     upper : float
         Upper bound of a truncated normal.
     """
@@ -43,3 +44,8 @@ def half_cauchy(scale: float) -> Prior:
 def truncated_normal(mu: float, sd: float, *, upper: float) -> Prior:
     """Return Normal(mu, sd) truncated to values of at most `upper`."""
     return Prior("truncated_normal", mu, sd, upper)
+
+
+def gamma(*, mean: float, sd: float) -> Prior:
+    """Return the Gamma distribution with this mean and standard deviation."""
+    return Prior("gamma", mean, sd)

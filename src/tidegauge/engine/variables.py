@@ -20,5 +20,7 @@ def variable(name: str, prior: Prior, *, dims: str | tuple[str, ...] | None = No
             return pm.HalfCauchy(name, prior.sd, dims=dims)
         case "truncated_normal":
             return pm.TruncatedNormal(name, prior.mu, prior.sd, upper=prior.upper, dims=dims)
+        case "gamma":
+            return pm.Gamma(name, mu=prior.mu, sigma=prior.sd, dims=dims)
         case _:
             raise ValueError(f"{name}: no prior of kind {prior.kind!r}")

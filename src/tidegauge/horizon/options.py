@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.engine.priors import Prior, half_normal, normal, truncated_normal
+from tidegauge.engine.priors import (
+    Prior,
+    gamma,
+    half_cauchy,
+    half_normal,
+    normal,
+    truncated_normal,
+)
 from tidegauge.errors import InputError
 
 
 @dataclass(frozen=True)
 class HorizonPriors:
-    """Priors of the core model; lengths are log2 minutes, abilities are logits."""
+    """Priors; lengths are log2 minutes, abilities are logits. Those of `core` come first."""
 
     mu_global: Prior = normal(5, 3)
     sigma_global: Prior = half_normal(3)
@@ -20,30 +29,133 @@ class HorizonPriors:
     sigma_estimate: Prior = half_normal(2)
     alpha: Prior = normal(0, 5)
     beta: Prior = truncated_normal(-0.5, 1.5, upper=0)
+    # Human times: tails (nu - 1), growth of the noise per log2 minute, bias of estimates.
+    nu_minus_one: Prior = gamma(mean=20, sd=200**0.5)  # shape 2, rate 0.1
+    noise_growth: Prior = normal(0, 0.15)
+    delta_estimate: Prior = normal(0, 1)
+    # Tasks beyond their length: logits, and log of the discrimination.
+    sigma_residual_family: Prior = half_normal(2)
+    sigma_residual_task: Prior = half_normal(2)
+    sigma_discrimination: Prior = half_normal(0.5)
+    # Agents among agents: log2 minutes, and log of the steepness -beta.
+    sigma_horizon: Prior = half_normal(2)
+    sigma_group_horizon: Prior = half_normal(2)
+    mu_slope: Prior = normal(-0.5, 0.7)
+    sigma_slope: Prior = half_normal(0.5)
+    sigma_group_slope: Prior = half_normal(0.5)
+    # Trend: level at the mean date (log2 minutes), doublings a year, its change, where it bends.
+    trend_level: Prior = normal(5, 5)
+    trend_rate: Prior = normal(1, 2)
+    trend_bend: Prior = normal(0, 0.7)  # doublings a year, per year
+    trend_change: Prior = normal(0, 2)  # doublings a year, after the kink
+    trend_log_height: Prior = normal(2.7, 0.5)  # ln of the height of the logistic, log2 minutes
+    trend_middle: Prior = normal(0, 3)  # years from the mean date
+
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "residual": ("none", "task", "family"),
+    "noise": ("normal", "student_t", "weibull"),
+    "human_scale": ("shared", "source"),
+    "human_prior": ("half_normal_1", "half_normal_2", "half_cauchy_1"),
+    "failures": ("ignore", "censor"),
+    "pooling": ("none", "all", "lab", "family"),
+    "scores": ("binary", "re_bench", "continuous"),
+    "trend": ("none", "linear", "quadratic", "kink", "logistic"),
+}
+_HUMAN_PRIORS = {
+    "half_normal_1": half_normal(1),
+    "half_normal_2": half_normal(2),
+    "half_cauchy_1": half_cauchy(1),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class HorizonOptions:
-    """Choices of one fit.
+    """Choices of one fit; as they stand they make `core`.
 
     Attributes
     ----------
+    residual : str
+        Difficulty beyond length, in logits: ``none``, per ``task``, or per ``family`` and task.
+    noise : str
+        Of human log2 durations: ``normal``, ``student_t`` or ``weibull``.
+    human_scale : str
+        sigma_human ``shared``, or one per task ``source``.
+    human_prior : str
+        Prior of sigma_human: ``half_normal_1``, ``half_normal_2`` or ``half_cauchy_1``.
+    noise_growth : bool
+        Human noise may grow (or shrink) with the length of the task.
+    rounding : bool
+        Durations of whole minutes m are read as [m, m + 1).
     failures : str
         ``ignore`` failed human runs, or ``censor`` them at their duration.
+    estimate_bias : bool
+        Estimates may be too short or too long, all by one factor.
+    discrimination : bool
+        Tasks differ in how sharply they tell agents apart (2PL).
+    pooling : str
+        Agents' horizons and slopes share a prior: over ``all``, or with one level per ``lab`` or
+        model ``family``.
+    scores : str
+        Runs count as ``binary``; RE-Bench runs (``re_bench``) or all (``continuous``) may count
+        by their continuous score instead.
+    trend : str
+        Of log2 T50 over release date, fitted jointly: ``none``, ``linear``, ``quadratic``,
+        ``kink`` or ``logistic``.
     """
 
+    residual: str = "none"
+    noise: str = "normal"
+    human_scale: str = "shared"
+    human_prior: str = "half_normal_1"
+    noise_growth: bool = False
+    rounding: bool = False
     failures: str = "ignore"
+    estimate_bias: bool = False
+    discrimination: bool = False
+    pooling: str = "none"
+    scores: str = "binary"
+    trend: str = "none"
 
     def __post_init__(self) -> None:
-        if self.failures not in ("ignore", "censor"):
-            raise InputError(f"failures={self.failures}: must be ignore or censor")
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise InputError(
+                    f"{name}={getattr(self, name)}: must be one of {', '.join(allowed)}"
+                )
+        for field in fields(self):
+            if field.name not in CHOICES and not isinstance(getattr(self, field.name), bool):
+                raise InputError(f"{field.name}={getattr(self, field.name)}: must be true or false")
 
     @property
     def censors_failures(self) -> bool:
         """Whether failed human runs say that the task takes longer."""
         return self.failures == "censor"
 
+    @property
+    def has_residual(self) -> bool:
+        """Whether tasks have a difficulty beyond their length."""
+        return self.residual != "none"
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The options that are not as in `core`."""
+        mine = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in mine.items() if value != getattr(CORE, name)}
+
+
+def with_human_prior(priors: HorizonPriors, options: HorizonOptions) -> HorizonPriors:
+    """Return the priors with the one for sigma_human that the options name.
+
+    A prior that was given explicitly stays: the option says only what the default shall be.
+    """
+    if priors.sigma_human != HorizonPriors.sigma_human:
+        return priors
+    return replace(priors, sigma_human=_HUMAN_PRIORS[options.human_prior])
+
 
 DEFAULT_PRIORS = HorizonPriors()
 DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.95)
 CORE = HorizonOptions()
+# Chosen by held-out prediction on METR's public runs: docs/horizon-model.md has the table.
+FULL = HorizonOptions(residual="family", noise="student_t", estimate_bias=True)
