@@ -6,7 +6,7 @@ rows in the file never matters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +46,13 @@ class Design:
         Failed timed human runs, censored at their duration where a model is asked to.
     estimate_task, estimate_log2 : ndarray, shape (estimate,)
         Estimates of a task's length.
+    agent_years : ndarray, shape (agent,)
+        Release of each agent in years from the mean date of those in the trend; NaN for an agent
+        that is not in it. Empty where no dates were given.
+    origin_day : float
+        That mean date, as a proleptic ordinal day.
+    agent_groups : tuple of str
+        Lab or model family of each agent. Empty where they are to be told from the names.
     notes : tuple of str
         What was done about odd but valid input.
     """
@@ -65,6 +72,9 @@ class Design:
     failed_log2: FloatArray
     estimate_task: IntArray
     estimate_log2: FloatArray
+    agent_years: FloatArray = field(default_factory=lambda: np.empty(0))
+    origin_day: float = float("nan")
+    agent_groups: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -122,6 +122,8 @@ def without(design: Design, held: BoolArray) -> Training:
             attempts=left[rows],
             successes=(design.successes * ~held)[rows],
             score_sum=(design.score_sum * ~held)[rows],
+            agent_years=design.agent_years[rows] if design.agent_years.size else np.empty(0),
+            agent_groups=tuple(design.agent_groups[a] for a in rows if design.agent_groups),
             notes=(),
         ),
         rows,
