@@ -107,6 +107,7 @@ def build_design(tally: Tally) -> Design:
     failed = sorted(run for run in timed if not run.success and run.minutes > 0)
     entries = [tally.tasks[task] for task in tasks]
     agents = sorted(tally.cells)
+    cells = _cell_matrices(tally, agents, index)
     return Design(
         agents=tuple(agents),
         tasks=tuple(tasks),
@@ -114,7 +115,9 @@ def build_design(tally: Tally) -> Design:
         task_family=np.array([family_index[entry.family] for entry in entries], dtype=np.int64),
         human_minutes=np.array([entry.human_minutes for entry in entries]),
         task_source=tuple(entry.source for entry in entries),
-        **_cell_matrices(tally, agents, index),
+        attempts=cells["attempts"],
+        successes=cells["successes"],
+        score_sum=cells["score_sum"],
         run_task=_indices(won, index),
         run_log2=_log2_minutes(won),
         failed_task=_indices(failed, index),
