@@ -28,7 +28,7 @@ MAY_IMPORT = {
 }
 KEPT_IN = {
     "pymc": ("engine/", "horizon/model.py", "fvc/model.py"),
-    "numba": ("horizon/kernel.py", "horizon/whitening.py", "fvc/kernel.py"),
+    "numba": ("horizon/jit.py", "horizon/whitening.py", "fvc/kernel.py"),
     "nutpie": ("engine/sampling.py",),
     "pydicom": ("fvc/scans.py", "simulate/osic.py", "simulate/phantoms.py"),
     "altair": ("report/",),

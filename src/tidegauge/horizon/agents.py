@@ -92,7 +92,7 @@ def with_agent_facts(
         ]
     )
     dated = ~np.isnan(days)
-    origin = float(days[dated].mean()) if dated.any() else np.nan
+    origin = float(days[dated].mean()) if dated.any() else 0.0
     known = groups or {}
     names = tuple(known.get(agent, UNKNOWN_GROUP) for agent in design.agents) if known else ()
     years = (days - origin) / DAYS_PER_YEAR

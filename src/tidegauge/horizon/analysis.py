@@ -108,7 +108,7 @@ def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) 
         patient=options.patient,
         progress=progress,
     )
-    predictive = predict(design, fit.point, seed=options.sampler.seed)
+    predictive = predict(design, options.model, fit.point, seed=options.sampler.seed)
     settings = {
         "model": "core",
         "options": fit.options,
