@@ -10,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable as Tensor
+from scipy.special import expit
 
 from tidegauge.engine.variables import variable
 from tidegauge.horizon.agents import group_names
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.model_agents import add_agents
-from tidegauge.horizon.model_human import observe_human_times
+from tidegauge.horizon.model_human import add_human_scales, observe_human_times
 from tidegauge.horizon.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -29,9 +31,9 @@ from tidegauge.horizon.tally import RE_BENCH
 class _Tasks(NamedTuple):
     """What a task is to an agent: its length (log2 minutes) and what goes beyond it."""
 
-    length: pt.TensorVariable
-    residual: pt.TensorVariable | float
-    log_discrimination: pt.TensorVariable | None
+    length: Tensor
+    residual: Tensor | float
+    log_discrimination: Tensor | None
 
 
 def build_model(
@@ -48,9 +50,11 @@ def build_model(
     """
     priors = with_human_prior(priors, options)
     with pm.Model(coords=_coords(design, options)) as model:
-        tasks = _add_tasks(design, priors, options)
+        lengths = _add_length_scales(priors)
+        scales = add_human_scales(design, priors, options)
+        tasks = _add_tasks(design, priors, options, lengths)
         alpha, beta = add_agents(design, priors, options)
-        observe_human_times(design, priors, options, tasks.length)
+        observe_human_times(design, priors, options, scales, tasks.length)
         _observe_successes(design, options, tasks, alpha, beta)
     return model
 
@@ -69,11 +73,21 @@ def _coords(design: Design, options: HorizonOptions) -> dict[str, object]:
     return coords
 
 
-def _add_tasks(design: Design, priors: HorizonPriors, options: HorizonOptions) -> _Tasks:
-    """Add lengths by family, then the difficulty beyond length and the sharpness, if asked for."""
+def _add_length_scales(priors: HorizonPriors) -> tuple[Tensor, Tensor, Tensor]:
+    """Add mean and spread of the families' lengths, and the spread of tasks within one."""
     mu_global = variable("mu_global", priors.mu_global)
     sigma_global = variable("sigma_global", priors.sigma_global)
-    sigma_family = variable("sigma_family", priors.sigma_family)
+    return mu_global, sigma_global, variable("sigma_family", priors.sigma_family)
+
+
+def _add_tasks(
+    design: Design,
+    priors: HorizonPriors,
+    options: HorizonOptions,
+    lengths: tuple[Tensor, Tensor, Tensor],
+) -> _Tasks:
+    """Add lengths by family, then the difficulty beyond length and the sharpness, if asked for."""
+    mu_global, sigma_global, sigma_family = lengths
     mu_family = pm.Normal("mu_family", mu_global, sigma_global, dims="family")
     mu_task = pm.Normal("mu_task", mu_family[design.task_family], sigma_family, dims="task")
     return _Tasks(
@@ -83,9 +97,7 @@ def _add_tasks(design: Design, priors: HorizonPriors, options: HorizonOptions) -
     )
 
 
-def _add_residual(
-    design: Design, priors: HorizonPriors, options: HorizonOptions
-) -> pt.TensorVariable | float:
+def _add_residual(design: Design, priors: HorizonPriors, options: HorizonOptions) -> Tensor | float:
     if not options.has_residual:
         return 0.0
     centre = 0.0
@@ -96,7 +108,7 @@ def _add_residual(
     return pm.Normal("residual", centre, sigma_task, dims="task")
 
 
-def _add_discrimination(priors: HorizonPriors, options: HorizonOptions) -> pt.TensorVariable | None:
+def _add_discrimination(priors: HorizonPriors, options: HorizonOptions) -> Tensor | None:
     if not options.discrimination:
         return None
     sigma = variable("sigma_discrimination", priors.sigma_discrimination)
@@ -107,8 +119,8 @@ def _observe_successes(
     design: Design,
     options: HorizonOptions,
     tasks: _Tasks,
-    alpha: pt.TensorVariable,
-    beta: pt.TensorVariable,
+    alpha: Tensor,
+    beta: Tensor,
 ) -> None:
     attempted = design.attempts > 0
     agent, task = attempted.nonzero()
@@ -120,6 +132,7 @@ def _observe_successes(
         eta[agent, task],
         design.attempts[attempted],
         logp=_binomial_log_probability,
+        random=_draw_binomial,
         observed=_successes(design, options)[attempted],
         class_name="Binomial",
         dims="cell",
@@ -136,9 +149,13 @@ def _successes(design: Design, options: HorizonOptions) -> np.ndarray:
     return design.successes
 
 
-def _binomial_log_probability(
-    k: pt.TensorVariable, eta: pt.TensorVariable, n: pt.TensorVariable
-) -> pt.TensorVariable:
-    """Return the binomial in logits: it allows fractional k, and pm.Binomial ends at logits of 37."""
+def _binomial_log_probability(k: Tensor, eta: Tensor, n: Tensor) -> Tensor:
+    """Return the binomial in logits: for fractional k too, and far out where pm.Binomial ends."""
     log_ways = pt.gammaln(n + 1) - pt.gammaln(k + 1) - pt.gammaln(n - k + 1)
     return k * eta - n * pt.softplus(eta) + log_ways
+
+
+def _draw_binomial(
+    eta: np.ndarray, n: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
+) -> np.ndarray:
+    return rng.binomial(n.astype(int), expit(eta), size).astype(float)

@@ -7,6 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.transforms import Interval
+from pytensor.tensor import TensorVariable as Tensor
 
 from tidegauge.engine.variables import variable
 from tidegauge.errors import InputError
@@ -14,7 +15,6 @@ from tidegauge.horizon.agents import group_names
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.options import HorizonOptions, HorizonPriors
 
-Tensor = pt.TensorVariable
 FloatArray = NDArray[np.float64]
 
 _KINK_WIDTH = 0.05  # years over which the rate changes
@@ -27,41 +27,46 @@ def add_agents(
     if options.pooling == "none" and options.trend == "none":
         alpha = variable("alpha", priors.alpha, dims="agent")
         return alpha, variable("beta", priors.beta, dims="agent")
-    years = design.agent_years if design.agent_years.size else np.full(len(design.agents), np.nan)
-    dated = ~np.isnan(years)
     pooled = options.pooling != "none"
-    # Densities of horizon and log slope are given below: alpha and beta themselves start flat.
-    alpha = pm.Flat("alpha", dims="agent")
     beta = (
-        _add_slopes(design, priors, options)
+        _add_pooled_slopes(design, priors, options)
         if pooled
         else variable("beta", priors.beta, dims="agent")
     )
-    centre = _add_trend(priors, options, years)
+    years = design.agent_years if design.agent_years.size else np.full(len(design.agents), np.nan)
+    log2_horizon = _add_trend(priors, options, years)
     if options.pooling in ("lab", "family"):
-        centre = centre + _add_group_effects("horizon", design, priors, options)
-    sigma = variable("sigma_horizon", priors.sigma_horizon)
-    horizon = pm.Normal.dist(centre, sigma)
-    # |d horizon / d alpha| = 1 / |beta|.
-    on_trend = pm.logp(horizon, -alpha / beta) - pt.log(-beta)
+        log2_horizon = log2_horizon + _add_group_effects("horizon", design, priors, options)
+    # A horizon is -alpha / beta: given beta, a normal horizon is a normal alpha.
+    centre = -beta * log2_horizon
+    spread = -beta * variable("sigma_horizon", priors.sigma_horizon)
     if not pooled:
-        alone = pm.logp(pm.Normal.dist(priors.alpha.mu, priors.alpha.sd), alpha)
-        on_trend = pt.switch(dated, on_trend, alone)
-    pm.Potential("log2_horizon", on_trend, dims="agent")
-    return alpha, beta
+        dated = ~np.isnan(years)
+        centre = pt.switch(dated, centre, priors.alpha.mu)
+        spread = pt.switch(dated, spread, priors.alpha.sd)
+    return pm.Normal("alpha", centre, spread, dims="agent"), beta
 
 
-def _add_slopes(design: Design, priors: HorizonPriors, options: HorizonOptions) -> Tensor:
+def _add_pooled_slopes(design: Design, priors: HorizonPriors, options: HorizonOptions) -> Tensor:
     """Add slopes whose log steepness is normal around a common mean."""
     centre = variable("mu_slope", priors.mu_slope)
     sigma = variable("sigma_slope", priors.sigma_slope)
     if options.pooling in ("lab", "family"):
         centre = centre + _add_group_effects("slope", design, priors, options)
-    beta = pm.Flat("beta", dims="agent", transform=Interval(None, 0.0), initval=_ones(design, -0.5))
-    log_slope = pt.log(-beta)
-    density = pm.logp(pm.Normal.dist(centre, sigma), log_slope) - log_slope
-    pm.Potential("log_slope", density, dims="agent")
-    return beta
+    return pm.CustomDist(
+        "beta",
+        centre,
+        sigma,
+        dist=_minus_log_normal,
+        class_name="MinusLogNormal",
+        transform=Interval(None, 0.0),
+        initval=np.full(len(design.agents), -0.5),
+        dims="agent",
+    )
+
+
+def _minus_log_normal(centre: Tensor, sigma: Tensor, size: Tensor) -> Tensor:
+    return -pm.LogNormal.dist(centre, sigma, size=size)
 
 
 def _add_group_effects(
@@ -108,7 +113,3 @@ def _logistic_rise(priors: HorizonPriors, rate: Tensor, t: FloatArray) -> Tensor
     middle = variable("trend_middle", priors.trend_middle)
     steepness = 4 * rate / height
     return height * (pt.sigmoid(steepness * (t - middle)) - pt.sigmoid(-steepness * middle))
-
-
-def _ones(design: Design, value: float) -> FloatArray:
-    return np.full(len(design.agents), value)

@@ -2,52 +2,69 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pytensor.tensor import TensorVariable as Tensor
 
 from tidegauge.engine.variables import variable
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.model_noise import Noise, NormalNoise, StudentNoise, WeibullNoise
 from tidegauge.horizon.options import HorizonOptions, HorizonPriors
 
-Tensor = pt.TensorVariable
-
 _GROWTH_CENTRE = 5.0  # log2 minutes: where sigma_human is meant if the noise grows with length
 _SAME_MINUTES = 1e-6
 
 
+class HumanScales(NamedTuple):
+    """Scales of human noise: of each task's durations (task,), and of estimates; log2 minutes."""
+
+    durations: Tensor
+    estimates: Tensor
+
+
+def add_human_scales(design: Design, priors: HorizonPriors, options: HorizonOptions) -> HumanScales:
+    """Add sigma_human, one or one per source, and sigma_estimate."""
+    if options.human_scale == "source":
+        sources = sorted(set(design.task_source))
+        of_task = np.array([sources.index(source) for source in design.task_source])
+        durations = variable("sigma_human", priors.sigma_human, dims="source")[of_task]
+    else:
+        shared = variable("sigma_human", priors.sigma_human)
+        durations = pt.full((len(design.tasks),), shared)
+    return HumanScales(durations, variable("sigma_estimate", priors.sigma_estimate))
+
+
 def observe_human_times(
-    design: Design, priors: HorizonPriors, options: HorizonOptions, mu_task: Tensor
+    design: Design,
+    priors: HorizonPriors,
+    options: HorizonOptions,
+    scales: HumanScales,
+    mu_task: Tensor,
 ) -> None:
-    """Add the noise of human times, and what people did and estimated."""
-    scale = _add_scale(design, priors, options, mu_task)
-    noise = _add_noise(priors, options)
+    """Add what shapes the noise, and what people did and estimated."""
+    scale, noise = scales.durations, _add_noise(priors, options)
+    if options.noise_growth:
+        growth = variable("noise_growth", priors.noise_growth)
+        scale = scale * 2 ** (growth * (mu_task - _GROWTH_CENTRE))
     _observe_runs(design, options, mu_task, scale, noise)
-    _observe_estimates(design, priors, options, mu_task)
+    bias = variable("delta_estimate", priors.delta_estimate) if options.estimate_bias else 0.0
+    if design.estimate_task.size:
+        pm.Normal(
+            "log2_estimate",
+            mu_task[design.estimate_task] + bias,
+            scales.estimates,
+            observed=design.estimate_log2,
+            dims="estimate",
+        )
     if options.censors_failures and design.failed_task.size:
         # A failed run says only that the task takes longer than it lasted.
         failed = design.failed_task
         cut = (design.failed_log2 - mu_task[failed]) / scale[failed]
         pm.Potential("log2_failed", noise.log_survival(cut), dims="failed")
-
-
-def _add_scale(
-    design: Design, priors: HorizonPriors, options: HorizonOptions, mu_task: Tensor
-) -> Tensor:
-    """Return the scale of the noise at each task, log2 minutes."""
-    if options.human_scale == "source":
-        sources = sorted(set(design.task_source))
-        of_task = np.array([sources.index(source) for source in design.task_source])
-        scale = variable("sigma_human", priors.sigma_human, dims="source")[of_task]
-    else:
-        shared = variable("sigma_human", priors.sigma_human)
-        scale = pt.full((len(design.tasks),), shared)
-    if options.noise_growth:
-        growth = variable("noise_growth", priors.noise_growth)
-        scale = scale * 2 ** (growth * (mu_task - _GROWTH_CENTRE))
-    return scale
 
 
 def _add_noise(priors: HorizonPriors, options: HorizonOptions) -> Noise:
@@ -80,18 +97,3 @@ def _observe_runs(
 def _whole(minutes: NDArray[np.float64]) -> NDArray[np.bool_]:
     whole = np.round(minutes)
     return (np.abs(minutes - whole) <= _SAME_MINUTES) & (whole >= 1)
-
-
-def _observe_estimates(
-    design: Design, priors: HorizonPriors, options: HorizonOptions, mu_task: Tensor
-) -> None:
-    sigma_estimate = variable("sigma_estimate", priors.sigma_estimate)
-    bias = variable("delta_estimate", priors.delta_estimate) if options.estimate_bias else 0.0
-    if design.estimate_task.size:
-        pm.Normal(
-            "log2_estimate",
-            mu_task[design.estimate_task] + bias,
-            sigma_estimate,
-            observed=design.estimate_log2,
-            dims="estimate",
-        )

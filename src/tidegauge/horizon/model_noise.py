@@ -12,8 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-
-Tensor = pt.TensorVariable
+from pytensor.tensor import TensorVariable as Tensor
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _GUMBEL_SD = math.pi / math.sqrt(6)
@@ -92,7 +91,13 @@ class WeibullNoise:
     def observe(self, name: str, centre: Tensor, scale: Tensor, **observed: Any) -> Tensor:
         """Add observed log2 durations to the model."""
         return pm.CustomDist(
-            name, centre, scale, logp=_log_weibull_density, class_name="LogWeibull", **observed
+            name,
+            centre,
+            scale,
+            logp=_log_weibull_density,
+            random=_draw_log_weibull,
+            class_name="LogWeibull",
+            **observed,
         )
 
     def log_survival(self, z: Tensor) -> Tensor:
@@ -108,6 +113,13 @@ class WeibullNoise:
 def _log_weibull_density(log2: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
     log_exponential = _GUMBEL_SD * (log2 - centre) / scale + _LOG_LOG_2
     return log_exponential - pt.exp(log_exponential) + math.log(_GUMBEL_SD) - pt.log(scale)
+
+
+def _draw_log_weibull(
+    centre: np.ndarray, scale: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
+) -> np.ndarray:
+    noise = (np.log(rng.exponential(size=size)) - _LOG_LOG_2) / _GUMBEL_SD
+    return np.asarray(centre + scale * noise)
 
 
 def _mirrored_to_the_right(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:

@@ -54,6 +54,8 @@ def log_joint(design: Design, priors: HorizonPriors, options: HorizonOptions, v:
     """Log density of the parameters (in their own units) and the data."""
     priors = with_human_prior(priors, options)
     total = _log_hyperpriors(priors, v)
+    if "trend_kink" in v:  # uniform over the years with dates
+        total -= math.log(np.nanmax(design.agent_years) - np.nanmin(design.agent_years))
     total += _log_tasks(design, v)
     total += _log_agents(design, priors, options, v)
     total += _log_human_times(design, options, v)
@@ -144,9 +146,10 @@ def _log_human_times(design: Design, options: HorizonOptions, v: Values) -> floa
         centre, scale, minutes = v["mu_task"][task], scale_of(task), 2**log2
         if options.rounding and abs(minutes - round(minutes)) < 1e-6 and round(minutes) >= 1:
             edges = (np.log2([round(minutes), round(minutes) + 1]) - centre) / scale
-            # The difference in the tail where both are small.
-            tail = noise.sf if edges[0] > 0 else noise.cdf
-            total += np.log(abs(tail(edges[1]) - tail(edges[0])))
+            # The difference in the tail where both are small, by logarithms.
+            tail = noise.logsf if edges[0] > 0 else noise.logcdf
+            less, more = sorted(tail(edges))
+            total += more + np.log(-np.expm1(less - more))
         else:
             total += noise.logpdf((log2 - centre) / scale) - np.log(scale)
     if options.failures == "censor":
