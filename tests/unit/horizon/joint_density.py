@@ -12,42 +12,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import expit, gammaln
+from scipy.special import gammaln
 
-from tidegauge.engine.priors import Prior
+from full_designs import scipy_distribution, scipy_noise, trend_at
 from tidegauge.horizon.agents import group_names
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.options import HorizonOptions, HorizonPriors, with_human_prior
 
 Values = dict[str, NDArray[np.float64]]
-
-
-def distribution(prior: Prior):  # type: ignore[no-untyped-def]
-    """The SciPy distribution of a prior."""
-    match prior.kind:
-        case "normal":
-            return stats.norm(prior.mu, prior.sd)
-        case "half_normal":
-            return stats.halfnorm(0, prior.sd)
-        case "half_cauchy":
-            return stats.halfcauchy(0, prior.sd)
-        case "truncated_normal":
-            upper = (prior.upper - prior.mu) / prior.sd
-            return stats.truncnorm(-np.inf, upper, prior.mu, prior.sd)
-        case "gamma":
-            shape = (prior.mu / prior.sd) ** 2
-            return stats.gamma(shape, scale=prior.mu / shape)
-    raise AssertionError(prior.kind)
-
-
-def noise_distribution(options: HorizonOptions, v: Values):  # type: ignore[no-untyped-def]
-    """The standardised noise of human log2 durations."""
-    if options.noise == "student_t":
-        return stats.t(1 + v["nu_minus_one"])
-    if options.noise == "weibull":  # ln of an Exponential(1) is a (minimum) Gumbel
-        sd = math.pi / math.sqrt(6)
-        return stats.gumbel_l(-math.log(math.log(2)) / sd, 1 / sd)
-    return stats.norm()
 
 
 def log_joint(design: Design, priors: HorizonPriors, options: HorizonOptions, v: Values) -> float:
@@ -64,7 +36,7 @@ def log_joint(design: Design, priors: HorizonPriors, options: HorizonOptions, v:
 
 def _log_hyperpriors(priors: HorizonPriors, v: Values) -> float:
     return sum(
-        float(distribution(getattr(priors, field.name)).logpdf(v[field.name]).sum())
+        float(scipy_distribution(getattr(priors, field.name)).logpdf(v[field.name]).sum())
         for field in dataclasses.fields(priors)
         if field.name in v and field.name not in ("alpha", "beta")
     )
@@ -85,22 +57,6 @@ def _log_tasks(design: Design, v: Values) -> float:
     return float(total)
 
 
-def trend_at(options: HorizonOptions, v: Values, t: float) -> float:
-    """The trend's log2 horizon t years from the mean date."""
-    rise = 0.0
-    if options.trend in ("linear", "quadratic", "kink"):
-        rise = v["trend_rate"] * t
-    if options.trend == "quadratic":
-        rise += 0.5 * v["trend_bend"] * t**2
-    if options.trend == "kink":
-        rise += v["trend_change"] * 0.05 * np.logaddexp(0, (t - v["trend_kink"]) / 0.05)
-    if options.trend == "logistic":
-        height, rate, middle = np.exp(v["trend_log_height"]), v["trend_rate"], v["trend_middle"]
-        rise = height * expit(4 * rate * (t - middle) / height)
-        rise -= height * expit(-4 * rate * middle / height)
-    return float(v["trend_level"] + rise)
-
-
 def _log_agents(design: Design, priors: HorizonPriors, options: HorizonOptions, v: Values) -> float:
     names = group_names(design, options.pooling)
     groups, total = sorted(set(names)), 0.0
@@ -112,15 +68,15 @@ def _log_agents(design: Design, priors: HorizonPriors, options: HorizonOptions, 
         g = groups.index(names[a])
         grouped = "group_horizon" in v
         if options.pooling == "none":
-            total += distribution(priors.beta).logpdf(beta)
+            total += scipy_distribution(priors.beta).logpdf(beta)
         else:
             centre = v["mu_slope"] + (v["group_slope"][g] if grouped else 0)
             # Log-normal: -beta has the density of exp(Normal).
             total += stats.lognorm.logpdf(-beta, v["sigma_slope"], scale=np.exp(centre))
         if options.pooling == "none" and (options.trend == "none" or np.isnan(year)):
-            total += distribution(priors.alpha).logpdf(alpha)
+            total += scipy_distribution(priors.alpha).logpdf(alpha)
         else:
-            centre = v["trend_level"] if np.isnan(year) else trend_at(options, v, year)
+            centre = v["trend_level"] if np.isnan(year) else trend_at(options, v, np.array(year))
             centre = centre + (v["group_horizon"][g] if grouped else 0)
             # alpha = -beta h, with h normal.
             total += stats.norm.logpdf(alpha, -beta * centre, -beta * v["sigma_horizon"])
@@ -128,7 +84,7 @@ def _log_agents(design: Design, priors: HorizonPriors, options: HorizonOptions, 
 
 
 def _log_human_times(design: Design, options: HorizonOptions, v: Values) -> float:
-    noise = noise_distribution(options, v)
+    noise = scipy_noise(options, v)
     sources = sorted(set(design.task_source))
 
     def scale_of(task: int) -> float:
