@@ -64,6 +64,13 @@ def check(runs: tuple[str, ...], progress: Progress) -> None:
 @click.option("--agents", type=click.IntRange(1), help="Agents (33).")
 @click.option("--tasks", type=click.IntRange(1), help="Tasks (170).")
 @click.option("--rows", type=click.IntRange(1), help="Run records in all (41,629).")
+@click.option(
+    "--model",
+    type=click.Choice(["core", "full"]),
+    default="core",
+    show_default=True,
+    help="The model that is true; full has difficulty beyond length, wild human times and more.",
+)
 @seed_option
 @quiet_option
 def simulate(
@@ -71,6 +78,7 @@ def simulate(
     agents: int | None,
     tasks: int | None,
     rows: int | None,
+    model: str,
     seed: int,
     progress: Progress,
 ) -> None:
@@ -84,7 +92,8 @@ def simulate(
     shape = PUBLISHED
     if agents or tasks or rows:
         shape = scaled_shape(agents=agents, tasks=tasks, rows=rows)
-    written = write_simulation(simulate_runs(shape, seed=seed), out, progress=progress)
+    simulated = simulate_runs(shape, seed=seed, full=model == "full")
+    written = write_simulation(simulated, out, progress=progress)
     click.echo(f"{out / 'runs.jsonl'}: {written:,} rows; truth in {out / 'truth.json'}")
 
 
