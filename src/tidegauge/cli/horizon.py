@@ -10,6 +10,7 @@ import click
 
 from tidegauge.cli.horizon_compare import compare_command
 from tidegauge.cli.horizon_import import import_group
+from tidegauge.cli.horizon_multiverse import multiverse_command
 from tidegauge.cli.horizon_report import report
 from tidegauge.cli.options import quiet_option, seed_option
 from tidegauge.errors import InputError
@@ -37,6 +38,7 @@ def horizon() -> None:
 
 horizon.add_command(import_group)
 horizon.add_command(compare_command)
+horizon.add_command(multiverse_command)
 horizon.add_command(report)
 
 
