@@ -57,8 +57,7 @@ def leave_families_out(
     InputError
         There is only one family.
     """
-    if len(design.families) < 2:
-        raise InputError("influence: the file has one family of tasks, so none can be left out")
+    check_families(design)
     jobs = [_Job(design, f, options, seed) for f in (None, *range(len(design.families)))]
     whole, *others = parallel_map(
         _refit, jobs, workers=workers, label="fits without a family", progress=progress
@@ -66,6 +65,18 @@ def leave_families_out(
     if isinstance(whole, str):
         raise InputError(f"influence: {whole}")
     return _table(design, whole, others)
+
+
+def check_families(design: Design) -> None:
+    """Refuse a design that nothing can be left out of.
+
+    Raises
+    ------
+    InputError
+        There is only one family.
+    """
+    if len(design.families) < 2:
+        raise InputError("influence: the file has one family of tasks, so none can be left out")
 
 
 def _refit(job: _Job) -> Horizon50 | str:

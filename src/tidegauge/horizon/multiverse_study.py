@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import InputError
 from tidegauge.horizon.agents import with_agent_facts
 from tidegauge.horizon.design import Design, build_design
-from tidegauge.horizon.influence import leave_families_out
+from tidegauge.horizon.influence import check_families, leave_families_out
 from tidegauge.horizon.multiverse import Multiverse, explore
 from tidegauge.horizon.options import CORE, HorizonOptions
 from tidegauge.horizon.outputs import read_release_dates, undated_note
@@ -81,6 +81,8 @@ def study(
         design = with_agent_facts(design, dates=dates)
     universes = default_grid(design) if grid is None else grid
     _check_trends(universes, options, bool(dates))
+    if options.influence:
+        check_families(design)
     notes = [*design.notes, *undated_note(design, dates)]
     for note in notes:
         progress.note(note)

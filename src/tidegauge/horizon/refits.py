@@ -26,7 +26,7 @@ FloatArray = NDArray[np.float64]
 
 REPLICATES = 200  # of the bootstrap: ends of a 95 % interval to a few per cent of its width
 _SIMEX_REPLICATES = 50  # each is refitted a hundred times
-_GRID_DRAWS = 2000
+_GRID_DRAWS = 2001
 _FARTHEST_LOG2 = 1e6
 # The chains are short, for medians: R-hat of what is reported, and of all parameters.
 R_HAT_HORIZON, R_HAT_ALL = 1.02, 1.1
@@ -157,7 +157,7 @@ def _grid_draws(grid: AgentGrid, rng: np.random.Generator) -> tuple[float, Float
     Agents are independent on the grid, so only the order within an agent is left to chance.
     """
     log2 = _finite(log2_horizon(grid.alpha, grid.beta, success=0.5))
-    levels = (np.arange(_GRID_DRAWS) + 0.5) / _GRID_DRAWS
+    levels = np.linspace(0, 1, _GRID_DRAWS)  # whose own 2.5 % is that of the grid
     values = weighted_quantiles(log2, grid.weight, [0.5, *levels.tolist()])
     return float(values[0]), rng.permutation(values[1:])
 
