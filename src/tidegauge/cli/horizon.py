@@ -11,6 +11,7 @@ import click
 from tidegauge.cli.horizon_compare import compare_command
 from tidegauge.cli.horizon_import import import_group
 from tidegauge.cli.horizon_options import agent_options, filter_options, model_options
+from tidegauge.cli.horizon_multiverse import multiverse_command
 from tidegauge.cli.horizon_report import report
 from tidegauge.cli.options import quiet_option, seed_option
 
@@ -33,6 +34,7 @@ def horizon() -> None:
 
 horizon.add_command(import_group)
 horizon.add_command(compare_command)
+horizon.add_command(multiverse_command)
 horizon.add_command(report)
 
 
