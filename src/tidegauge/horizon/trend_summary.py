@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,15 +156,18 @@ def weighted_quantiles(
     values: FloatArray, levels: Sequence[float], weights: FloatArray
 ) -> FloatArray:
     """Return quantiles over the first axis; infinite values are values like others."""
-    found = np.quantile(values, np.array(levels), axis=0, weights=weights, method="inverted_cdf")
-    return cast(FloatArray, found)
+    found: FloatArray = np.quantile(
+        values, np.array(levels), axis=0, weights=weights, method="inverted_cdf"
+    )
+    return found
 
 
 def _draw_weights(trends: Sequence[Trend], weights: Sequence[float]) -> FloatArray:
     """Give every draw its share: a shape's weight, spread over its draws."""
     pairs = zip(trends, weights, strict=True)
-    shares = np.concatenate([np.full(t.scatter.size, w / t.scatter.size) for t, w in pairs])
-    return shares / shares.sum()
+    parts = [np.full(trend.scatter.size, weight / trend.scatter.size) for trend, weight in pairs]
+    shares: FloatArray = np.concatenate(parts)
+    return np.divide(shares, shares.sum())
 
 
 def _days_reached(trend: Trend, success: float) -> FloatArray:
@@ -189,6 +192,6 @@ def _first_crossing(value: FloatArray, grid: FloatArray, target: float) -> Float
     low, high = value[row, before], value[row, at]
     with np.errstate(invalid="ignore"):  # a row that is nowhere finite never gets there
         part = (target - low) / np.where(high > low, high - low, 1.0)
-    inside = grid[before] + (grid[at] - grid[before]) * part
+        inside = grid[before] + (grid[at] - grid[before]) * part
     day: FloatArray = np.where(at == 0, -np.inf, inside)
     return np.where(above.any(axis=1), day, np.inf)
