@@ -91,35 +91,37 @@ class TrendSummary:
     reaches: tuple[Reach, ...]
 
 
+def doubling_months(
+    trends: Sequence[Trend], weights: Sequence[float] = (1.0,), *, interval: float = 0.95
+) -> Estimate:
+    """Return the doubling time at the last release; infinite where the trend does not rise."""
+    slope = _last_slopes(trends)
+    months = np.divide(12, slope, out=np.full(slope.size, np.inf), where=slope > 0)
+    return _estimate(months, _draw_weights(trends, weights), interval)
+
+
 def summarise_trend(
     trends: Sequence[Trend], weights: Sequence[float] = (1.0,), *, interval: float = 0.95
 ) -> TrendSummary:
     """Summarise a trend, or a mixture of several over the same agents by their weights."""
     first, share = trends[0], _draw_weights(trends, weights)
-    levels = (0.5, 0.5 - interval / 2, 0.5 + interval / 2)
-
-    def estimate(values: FloatArray) -> Estimate:
-        return Estimate(*(float(end) for end in weighted_quantiles(values, levels, share)))
-
-    slope = np.concatenate([one.slope(np.array([one.last_day]))[:, 0] for one in trends])
-    with np.errstate(divide="ignore"):
-        months = np.where(slope > 0, 12 / np.maximum(slope, 0), np.inf)
+    slope = _last_slopes(trends)
     reaches = []
     for success in RATES:
         days = np.concatenate([_days_reached(one, success) for one in trends])
         for (name, minutes), column in zip(WORK_MINUTES.items(), days.T, strict=True):
             never = float(share[np.isposinf(column)].sum())
-            reaches.append(Reach(name, minutes, success, estimate(column), never))
+            reaches.append(Reach(name, minutes, success, _estimate(column, share, interval), never))
     return TrendSummary(
         shape=first.shape if len(trends) == 1 else "stacked",
         interval=interval,
         n_agents=first.n_agents,
         first_day=first.first_day,
         last_day=first.last_day,
-        doubling_months=estimate(months),
-        doublings_per_year=estimate(slope),
+        doubling_months=doubling_months(trends, weights, interval=interval),
+        doublings_per_year=_estimate(slope, share, interval),
         rising=float(share[slope > 0].sum()),
-        scatter=estimate(np.concatenate([one.scatter for one in trends])),
+        scatter=_estimate(np.concatenate([one.scatter for one in trends]), share, interval),
         reaches=tuple(reaches),
     )
 
@@ -162,12 +164,21 @@ def weighted_quantiles(
     return found
 
 
+def _estimate(values: FloatArray, share: FloatArray, interval: float) -> Estimate:
+    levels = (0.5, 0.5 - interval / 2, 0.5 + interval / 2)
+    return Estimate(*(float(end) for end in weighted_quantiles(values, levels, share)))
+
+
+def _last_slopes(trends: Sequence[Trend]) -> FloatArray:
+    return np.concatenate([one.slope(np.array([one.last_day]))[:, 0] for one in trends])
+
+
 def _draw_weights(trends: Sequence[Trend], weights: Sequence[float]) -> FloatArray:
     """Give every draw its share: a shape's weight, spread over its draws."""
     pairs = zip(trends, weights, strict=True)
     parts = [np.full(trend.scatter.size, weight / trend.scatter.size) for trend, weight in pairs]
-    shares: FloatArray = np.concatenate(parts)
-    return np.divide(shares, shares.sum())
+    shares: FloatArray = np.concatenate(parts) / float(sum(weights))
+    return shares
 
 
 def _days_reached(trend: Trend, success: float) -> FloatArray:
