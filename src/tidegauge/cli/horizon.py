@@ -11,6 +11,7 @@ import click
 from tidegauge.cli.horizon_compare import compare_command
 from tidegauge.cli.horizon_import import import_group
 from tidegauge.cli.horizon_report import report
+from tidegauge.cli.horizon_trend import trend_command
 from tidegauge.cli.options import quiet_option, seed_option
 from tidegauge.errors import InputError
 
@@ -38,6 +39,7 @@ def horizon() -> None:
 horizon.add_command(import_group)
 horizon.add_command(compare_command)
 horizon.add_command(report)
+horizon.add_command(trend_command)
 
 
 @horizon.command()

@@ -36,6 +36,8 @@ FloatArray = NDArray[np.float64]
 FEWEST_AGENTS = 3
 FEWEST_EARLIER = 4  # agents, before the next ones are predicted from them
 _STACKING_ROUNDS = 5000
+_NO_WEIGHT = 1e-6  # what the rounds have not yet brought to zero
+_BOOTSTRAPS = 4000
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,23 @@ def stacking_weights(log_density: FloatArray) -> FloatArray:
     weights = np.full(len(density), 1 / len(density))
     for _ in range(_STACKING_ROUNDS):
         weights = weights * (density / (weights @ density)).mean(axis=1)
+    weights = np.where(weights > _NO_WEIGHT, weights, 0.0)
     total: FloatArray = weights / float(weights.sum())
     return total
+
+
+def averaging_weights(log_density: FloatArray, *, seed: int = 1) -> FloatArray:
+    """Return pseudo-BMA+ weights (shape,): how often each shape would win among other agents.
+
+    Agents are reweighted by the Bayesian bootstrap. With a handful of agents stacking may put all
+    on one shape that is hardly better; these weights show how little that rests on.
+    """
+    n_agents = log_density.shape[1]
+    shares = np.random.default_rng(seed).dirichlet(np.ones(n_agents), _BOOTSTRAPS)
+    score = n_agents * shares @ log_density.T
+    score = np.exp(score - score.max(axis=1, keepdims=True))
+    weights: FloatArray = (score / score.sum(axis=1, keepdims=True)).mean(axis=0)
+    return weights
 
 
 @dataclass(frozen=True, kw_only=True)

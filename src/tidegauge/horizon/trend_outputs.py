@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tidegauge.engine.store import manifest, write_csv, write_json
 from tidegauge.horizon.agents import DAYS_PER_YEAR
-from tidegauge.horizon.trend import SHAPES
-from tidegauge.horizon.trend_compare import ShapeScores, TrendComparison
+from tidegauge.horizon.trend_compare import (
+    ShapeScores,
+    TrendComparison,
+    averaging_weights,
+)
 from tidegauge.horizon.trend_summary import TrendSummary, summarise_trend
 from tidegauge.horizon.trend_tables import day_text, trend_files
 from tidegauge.io import atomic_folder
@@ -58,7 +61,11 @@ def shapes_table(comparison: TrendComparison) -> pd.DataFrame:
     import pandas as pd
 
     scores = comparison.scores
-    columns: dict[str, object] = {"shape": scores.shapes, "weight": scores.weights}
+    columns: dict[str, object] = {
+        "shape": scores.shapes,
+        "weight": scores.weights,
+        "pseudo_bma": averaging_weights(scores.leave_one_out),
+    }
     for name, pointwise in (
         ("elpd", scores.leave_one_out),
         ("future_elpd", scores.leave_future_out),
@@ -137,12 +144,11 @@ def trends_text(comparison: TrendComparison) -> str:
         f"{'shape':<10} {'doubling time (months)':>28} {'weight':>7} {'unseen agents':>16} "
         f"{'future agents':>16} {'1 work week at 50 %':>21}"
     ]
-    table = shapes_table(comparison).set_index("shape")
+    rows = {row["shape"]: row for row in shapes_table(comparison).to_dict("records")}
     for name, trends, weights in _mixtures(comparison):
         summary = summarise_trend(trends, weights)
         scores = " " * 41
-        if name in SHAPES:
-            row = table.loc[name]
+        if row := rows.get(name):
             scores = f"{row['weight']:>7.2f} {_gap_text(row, 'elpd')} "
             scores += _gap_text(row, "future_elpd")
         lines.append(f"{name:<10} {months_text(summary):>28} {scores} {_week_text(summary):>21}")
@@ -150,7 +156,7 @@ def trends_text(comparison: TrendComparison) -> str:
     return "\n".join(lines)
 
 
-def _gap_text(row: pd.Series, name: str) -> str:
+def _gap_text(row: Mapping[Any, Any], name: str) -> str:
     gap, error = row[f"{name}_difference"], row[f"{name}_difference_se"]
     return f"{'best' if gap == 0 else f'{gap:.1f} ± {error:.1f}':>16}"
 

@@ -11,7 +11,7 @@ from tidegauge.engine.priors import gamma, half_cauchy, half_normal, normal, tru
 from tidegauge.errors import InputError
 from tidegauge.horizon.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.trend import COEFFICIENTS, SHAPES, trend_value
-from tidegauge.horizon.trend_compare import frontier_agents, stacking_weights
+from tidegauge.horizon.trend_compare import averaging_weights, frontier_agents, stacking_weights
 from tidegauge.horizon.trend_points import prior_quantile
 from tidegauge.horizon.trend_scores import Measured, TrendModel
 
@@ -139,6 +139,18 @@ def test_stacking_weights_are_those_of_arviz() -> None:
     mixture = logsumexp(density + np.log(found)[:, None], axis=0).sum()
     theirs = logsumexp(density, axis=0, b=np.array(expected)[:, None]).sum()
     assert mixture >= theirs - 1e-6
+
+
+def test_averaging_weights_follow_the_evidence_and_are_even_without_any() -> None:
+    density = np.random.default_rng(8).normal(-1, 0.7, (1, 30))
+    np.testing.assert_allclose(averaging_weights(np.repeat(density, 4, axis=0)), 0.25)
+    # One nat an agent better: exp(-30) is left for the other.
+    assert averaging_weights(np.concatenate([density, density - 1]))[0] > 0.999
+    # Two shapes that win by turns share, where stacking mixes them.
+    turns = np.tile([[0.0, -2.0]], (1, 10))
+    pair = np.concatenate([turns, turns[:, ::-1]])
+    np.testing.assert_allclose(averaging_weights(pair), 0.5, atol=0.05)
+    np.testing.assert_allclose(stacking_weights(pair), 0.5, atol=1e-6)
 
 
 def test_frontier_is_who_was_best_at_release() -> None:
