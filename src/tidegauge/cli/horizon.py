@@ -13,6 +13,7 @@ from tidegauge.cli.horizon_import import import_group
 from tidegauge.cli.horizon_options import agent_options, filter_options, model_options
 from tidegauge.cli.horizon_multiverse import multiverse_command
 from tidegauge.cli.horizon_report import report
+from tidegauge.cli.horizon_trend import trend_command
 from tidegauge.cli.options import quiet_option, seed_option
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ horizon.add_command(import_group)
 horizon.add_command(compare_command)
 horizon.add_command(multiverse_command)
 horizon.add_command(report)
+horizon.add_command(trend_command)
 
 
 @horizon.command()
