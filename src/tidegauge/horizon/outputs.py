@@ -84,6 +84,7 @@ def write_outputs(outputs: Outputs, folder: Path) -> None:
 def fit_diagnostics(fit: HorizonFit, checks: Sequence[Check]) -> dict[str, Any]:
     """Return ``diagnostics.json`` of a posterior; predictive checks do not decide convergence."""
     table = fit.diagnosis.parameters
+    modes = [fit.screen.check()] if fit.screen else []
     return {
         "converged": fit.diagnosis.converged,
         "r_hat_max": float(table["r_hat"].max()),
@@ -94,7 +95,7 @@ def fit_diagnostics(fit: HorizonFit, checks: Sequence[Check]) -> dict[str, Any]:
         "chains": fit.sampler.chains,
         "attempts": fit.attempts,
         "seconds": dict(fit.seconds),
-        "checks": [check.as_dict() for check in (*fit.diagnosis.checks, *checks)],
+        "checks": [check.as_dict() for check in (*fit.diagnosis.checks, *modes, *checks)],
     }
 
 
