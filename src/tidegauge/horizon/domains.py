@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from tidegauge.horizon.averages import average_level
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.quantities import Interval, minutes_interval, share_beyond
+from tidegauge.horizon.quantities import Interval, log2_horizon, minutes_interval, share_beyond
 from tidegauge.horizon.table import interval_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tidegauge.horizon.fit import HorizonFit
+    from tidegauge.horizon.layout import Point
     from tidegauge.horizon.table import Horizons
 
 FloatArray = NDArray[np.float64]
@@ -58,14 +59,17 @@ def domains_table(fit: HorizonFit) -> pd.DataFrame | None:
     import pandas as pd
 
     design = fit.design
-    alpha = fit.point.alpha.reshape(-1, len(design.agents))
-    beta = fit.point.beta.reshape(alpha.shape)
+    point, longest = fit.point.flat(), float(design.human_minutes.max())
     basis = SHIFTED if fit.options.has_residual else SAME
     tables = []
     for domain in domains_of(design):
-        levels = {name: _level(fit, domain, success) for name, success in _RATES.items()}
-        log2 = {name: _log2_at(alpha, beta, level) for name, level in levels.items()}
-        longest = float(design.human_minutes.max())
+        shifts, weights = _parts(design, point, domain)
+        log2 = {}
+        for name, success in _RATES.items():
+            level = average_level(shifts, weights, success=success)
+            log2[name] = log2_horizon(
+                point.alpha, point.beta, success=success, logit=level[:, None]
+            )
         tables.append(
             _rows(
                 design,
@@ -78,36 +82,17 @@ def domains_table(fit: HorizonFit) -> pd.DataFrame | None:
     return pd.concat(tables, ignore_index=True) if tables else None
 
 
-def _level(fit: HorizonFit, domain: Domain, success: float) -> FloatArray:
-    """Return per draw the agent's logit at which the domain's success is the rate."""
-    shifts, weights = _parts(fit, domain)
-    return average_level(shifts, weights, success=success)
-
-
-def _parts(fit: HorizonFit, domain: Domain) -> tuple[FloatArray, FloatArray]:
+def _parts(design: Design, point: Point, domain: Domain) -> tuple[FloatArray, FloatArray]:
     """Return what the parts of a domain add to a logit (draw, part), and their weights.
 
     Parts are its families, by their number of tasks; its tasks where families have no residual.
     """
-    by_family = getattr(fit.point, "residual_family", None)
-    by_task = getattr(fit.point, "residual", None)
-    n_draws = fit.point.mu_global.size
-    if by_family is not None:
-        weights = np.bincount(
-            fit.design.task_family[domain.tasks], minlength=len(fit.design.families)
-        ).astype(float)
-        parts = weights > 0
-        return by_family.reshape(n_draws, -1)[:, parts], weights[parts]
-    if by_task is not None:
-        return by_task.reshape(n_draws, -1)[:, domain.tasks], np.ones(int(domain.tasks.sum()))
-    return np.zeros((n_draws, 1)), np.ones(1)
-
-
-def _log2_at(alpha: FloatArray, beta: FloatArray, level: FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log2: FloatArray = (level[:, None] - alpha) / beta
-    flat = beta == 0  # never falls to the level, or was never above it
-    return np.where(flat, np.where(alpha > level[:, None], np.inf, -np.inf), log2)
+    if point.residual_family is not None:
+        sizes = np.bincount(design.task_family[domain.tasks], minlength=len(design.families))
+        return point.residual_family[:, sizes > 0], sizes[sizes > 0].astype(float)
+    if point.residual is not None:
+        return point.residual[:, domain.tasks], np.ones(int(domain.tasks.sum()))
+    return np.zeros((point.mu_global.size, 1)), np.ones(1)
 
 
 def _rows(
