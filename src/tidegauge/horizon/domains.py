@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tidegauge.horizon.averages import average_level
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.quantities import Interval, log2_horizon, minutes_interval, share_beyond
+from tidegauge.horizon.subset import subset_tasks
 from tidegauge.horizon.table import interval_columns
 
 if TYPE_CHECKING:
@@ -138,47 +139,17 @@ def source_designs(design: Design) -> tuple[list[SourceDesign], list[str]]:
                 f"most {int(runs.max())} runs of an agent, {FEWEST_TASKS} of each are needed"
             )
         else:
-            kept.append(SourceDesign(domain, _part(design, domain.tasks, runs >= FEWEST_RUNS)))
+            told = _without_agents(design, runs < FEWEST_RUNS)
+            kept.append(SourceDesign(domain, subset_tasks(told, domain.tasks)))
     if not kept and not notes:
         notes.append("all tasks have one source: there is nothing to refit by it")
     return kept, notes
 
 
-def _part(design: Design, tasks: BoolArray, agents: BoolArray) -> Design:
-    """Cut a design down to some tasks and agents."""
-    new_task = np.cumsum(tasks) - 1
-    families = sorted(set(design.task_family[tasks].tolist()))
-    new_family = {family: i for i, family in enumerate(families)}
-    rows, columns = np.flatnonzero(agents), np.flatnonzero(tasks)
-
-    def timed(task: NDArray[np.int64], log2: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
-        inside = tasks[task]
-        return new_task[task[inside]], log2[inside]
-
-    run_task, run_log2 = timed(design.run_task, design.run_log2)
-    failed_task, failed_log2 = timed(design.failed_task, design.failed_log2)
-    estimate_task, estimate_log2 = timed(design.estimate_task, design.estimate_log2)
-    return replace(
-        design,
-        agents=tuple(design.agents[a] for a in rows),
-        tasks=tuple(design.tasks[t] for t in columns),
-        families=tuple(design.families[f] for f in families),
-        task_family=np.array([new_family[f] for f in design.task_family[tasks].tolist()]),
-        human_minutes=design.human_minutes[tasks],
-        task_source=tuple(design.task_source[t] for t in columns),
-        attempts=design.attempts[np.ix_(rows, columns)],
-        successes=design.successes[np.ix_(rows, columns)],
-        score_sum=design.score_sum[np.ix_(rows, columns)],
-        run_task=run_task,
-        run_log2=run_log2,
-        failed_task=failed_task,
-        failed_log2=failed_log2,
-        estimate_task=estimate_task,
-        estimate_log2=estimate_log2,
-        agent_years=design.agent_years[rows] if design.agent_years.size else design.agent_years,
-        agent_groups=tuple(design.agent_groups[a] for a in rows if design.agent_groups),
-        notes=(),
-    )
+def _without_agents(design: Design, few: BoolArray) -> Design:
+    """Blank the runs of some agents; an agent without a run is left out with the tasks."""
+    names = ("attempts", "successes", "score_sum")
+    return replace(design, **{name: getattr(design, name) * ~few[:, None] for name in names})
 
 
 def refitted_table(part: SourceDesign, horizons: Horizons) -> pd.DataFrame:
