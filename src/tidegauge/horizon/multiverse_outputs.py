@@ -46,6 +46,7 @@ def write_study(found: Study, folder: Path, *, plots: Callable[[Path], None] | N
         "priors": DEFAULT_PRIORS,
         "sampler": FOLD_SAMPLER,
         "replicates": REPLICATES,
+        "filters": [str(condition) for condition in found.options.filters],
         "release_dates": found.options.release_dates is not None,
     }
     if found.options.grid is not None:

@@ -21,6 +21,7 @@ from tidegauge.horizon.frequentist import DEFAULT_REGULARISATION
 from tidegauge.horizon.options import CORE, HorizonOptions
 from tidegauge.horizon.subset import estimate_only, of_source, resample_tasks, subset_tasks
 from tidegauge.horizon.weights import SCHEMES
+from tidegauge.io import read_yaml
 
 METHODS = ("frequentist", "grid", "hierarchical")
 ALL, WITHOUT, RESAMPLED = "all", "without ", "resampled "
@@ -231,13 +232,7 @@ def read_grid(path: Path) -> tuple[Universe, ...]:
     InputError
         Not such a list; the message names the block.
     """
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())  # YAML explains itself over several lines
-        raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error
+    content = read_yaml(path)
     if isinstance(content, dict):
         content = [content]
     if not isinstance(content, list) or not content:

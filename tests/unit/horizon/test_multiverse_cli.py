@@ -171,6 +171,17 @@ def test_universes_that_fail_or_do_not_converge_exit_1_and_are_named(
     assert not table.loc[table["universe"] == 3, "converged"].any()
 
 
+def test_filters_choose_the_rows_that_are_read(call: Call, runs: Path, tmp_path: Path) -> None:
+    grid, out = tmp_path / "one.yaml", tmp_path / "out"
+    grid.write_text("method: grid")
+    said = call(runs, "--out", out, "--grid", grid, "--exclude", "alias=agent-b", "-q")
+    assert said.code == 0, said.err
+    assert set(pd.read_csv(out / "multiverse.csv")["agent"]) == {"agent-a", "agent-c"}
+    assert "every universe makes the same choices" in said.out
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert len(manifest["settings"]["filters"]) == 1
+
+
 def test_a_multiverse_that_cannot_be_read_leaves_the_earlier_files(
     call: Call, runs: Path, grid: Path, tmp_path: Path
 ) -> None:
