@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegauge.engine.store import manifest, write_csv, write_json
-from tidegauge.horizon.contenders import FOLD_SAMPLER
 from tidegauge.horizon.effects import choices_table, levels_table
 from tidegauge.horizon.multiverse import Multiverse, doubling_table, horizons_table
 from tidegauge.horizon.multiverse_study import Study
 from tidegauge.horizon.options import DEFAULT_PRIORS
-from tidegauge.horizon.refits import REPLICATES, FloatArray
+from tidegauge.horizon.refits import REPLICATES, SHORT_SAMPLER, FloatArray
 from tidegauge.horizon.sensitivity import LIKELIHOOD
 from tidegauge.io import atomic_folder
 
@@ -44,7 +43,7 @@ def write_study(found: Study, folder: Path, *, plots: Callable[[Path], None] | N
         "universes": {one.number: one.universe for one in multiverse.outcomes},
         "model": found.options.model,
         "priors": DEFAULT_PRIORS,
-        "sampler": FOLD_SAMPLER,
+        "sampler": SHORT_SAMPLER,
         "replicates": REPLICATES,
         "filters": [str(condition) for condition in found.options.filters],
         "release_dates": found.options.release_dates is not None,
