@@ -17,7 +17,7 @@ from tidegauge.horizon.design import Design
 from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
 from tidegauge.horizon.grid import fit_grid
 from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid
-from tidegauge.horizon.options import CORE, DEFAULT_SAMPLER, HorizonOptions
+from tidegauge.horizon.options import CORE, DEFAULT_SAMPLER, FULL, HorizonOptions
 from tidegauge.horizon.table import Horizons
 from tidegauge.progress import SILENT, Progress
 
@@ -139,6 +139,11 @@ class Hierarchical:
         return Fitted(horizons.success, horizons, fit)
 
 
+def _variant(name: str, **choices: str | bool) -> Hierarchical:
+    """Return core with one thing changed: to see what it alone does."""
+    return Hierarchical(name=name, options=HorizonOptions(**choices))  # type: ignore[arg-type]
+
+
 BASELINE: Contender = Climatology()
 CONTENDERS: dict[str, Contender] = {
     contender.name: contender
@@ -146,7 +151,23 @@ CONTENDERS: dict[str, Contender] = {
         Frequentist(),
         Grid(),
         Hierarchical(),
-        Hierarchical(name="core-censor", options=HorizonOptions(failures="censor")),
+        Hierarchical(name="full", options=FULL),
+        _variant("core-censor", failures="censor"),
+        _variant("core-residual-task", residual="task"),
+        _variant("core-residual-family", residual="family"),
+        _variant("core-student-t", noise="student_t"),
+        _variant("core-weibull", noise="weibull"),
+        _variant("core-per-source", human_scale="source"),
+        _variant("core-half-normal-2", human_prior="half_normal_2"),
+        _variant("core-half-cauchy-1", human_prior="half_cauchy_1"),
+        _variant("core-noise-growth", noise_growth=True),
+        _variant("core-rounding", rounding=True),
+        _variant("core-estimate-bias", estimate_bias=True),
+        _variant("core-discrimination", discrimination=True),
+        _variant("core-pooled", pooling="all"),
+        _variant("core-pooled-lab", pooling="lab"),
+        _variant("core-pooled-family", pooling="family"),
+        _variant("core-continuous", scores="continuous"),
     )
 }
-DEFAULT_CONTENDERS = ("frequentist", "grid", "core")
+DEFAULT_CONTENDERS = ("frequentist", "grid", "core", "full")

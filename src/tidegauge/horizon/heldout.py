@@ -56,7 +56,8 @@ class HeldOut:
     cells : DataFrame
         One row per kind of fold, contender and cell: by, fold, method, agent, task_id,
         task_family, human_minutes, attempts, successes, raw (as predicted), probability (kept
-        within `SUREST` of 0 and 1), log_score and brier (summed over the cell's runs).
+        within `SUREST` of 0 and 1), log_score and brier (summed over the cell's runs),
+        fractional_log_score (the same by the runs' continuous scores).
     fits : DataFrame
         One row per fold and contender: by, fold, method, cells, runs, log_score and brier (per
         run), r_hat and divergences where it was sampled, seconds.
@@ -128,6 +129,7 @@ def _table_of(outcome: _Outcome) -> pd.DataFrame:
             "probability": probability,
             "log_score": log_score(probability, successes, attempts),
             "brier": brier_loss(probability, successes, attempts),
+            "fractional_log_score": log_score(probability, design.score_sum[agent, task], attempts),
         }
     )
 

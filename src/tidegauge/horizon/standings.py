@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BINS = 10
-SCORES = ("log_score", "brier")
+# Each score, and what says that a difference in it may be chance.
+SCORES = {
+    "log_score": "within_error",
+    "brier": "brier_within_error",
+    "fractional_log_score": "fractional_within_error",
+}
 
 
 class Mean(NamedTuple):
@@ -99,12 +104,11 @@ def differences_table(cells: pd.DataFrame) -> pd.DataFrame:
             first, second = own[one], own[other].loc[own[one].index]
             cluster = first.reset_index()[cluster_column(str(by))]
             row: dict[str, object] = {"by": by, "method": one, "other": other}
-            for score in SCORES:
+            for score, verdict in SCORES.items():
                 gap = first[score].to_numpy() - second[score].to_numpy()
                 mean = clustered_mean(gap, first["attempts"], cluster)
                 row |= {score: mean.value, f"{score}_se": mean.se}
-                within = not abs(mean.value) > 2 * mean.se
-                row["within_error" if score == "log_score" else "brier_within_error"] = within
+                row[verdict] = not abs(mean.value) > 2 * mean.se
             rows.append(row)
     return pd.DataFrame(rows)
 
