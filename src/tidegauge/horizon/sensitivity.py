@@ -94,10 +94,8 @@ def prior_sensitivity(
     import pandas as pd
 
     with progress.step("the fit whose priors are changed"):
-        base, fit = fit_short(
-            design, options=options, priors=priors, sampler=replace(DEFAULT_SAMPLER, chains=2),
-            seed=seed,
-        )  # fmt: skip
+        sampler = replace(DEFAULT_SAMPLER, draws=1000, chains=2)
+        base, fit = fit_short(design, options=options, priors=priors, sampler=sampler, seed=seed)
     priors = with_human_prior(priors, options)
     powers, doubtful = _power_rows(replace(fit, priors=priors), base)
     refits = [("power", name, _power_text(name, power), power) for name, power in doubtful]
