@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from tidegauge.errors import InputError
 
@@ -46,6 +46,23 @@ def open_binary(path: Path | str) -> BinaryIO:
         raise InputError(
             f"{path}: {error.strerror or error}; check the path and its permissions"
         ) from error
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a YAML file.
+
+    Raises
+    ------
+    InputError
+        Not there, or not YAML; the reason is on one line.
+    """
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())  # YAML explains itself over several lines
+        raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error
 
 
 def _stdin() -> io.BufferedReader:

@@ -59,17 +59,17 @@ def p_values(ranks: dict[str, np.ndarray]) -> dict[str, float]:
     }
 
 
-def draw(ranks: dict[str, np.ndarray], folder: Path) -> None:
-    """Save the rank histograms with the band that 99 % of right ones stay in."""
+def draw(ranks: dict[str, np.ndarray], path: Path) -> None:
+    """Save the rank histograms with the band that 99 % of right ones stay in, and the p-values."""
     import altair as alt
     import pandas as pd
     from scipy.stats import binom
 
     from tidegauge.report.charts import ACCENT, MUTED, save_chart
 
-    bins, blocks = 20, []
-    low, high = binom.ppf([0.005, 0.995], FITS, 1 / bins)
-    values = p_values(ranks)
+    bins, blocks, values = 20, [], p_values(ranks)
+    fits = ranks["converged"].size
+    low, high = binom.ppf([0.005, 0.995], fits, 1 / bins)
     for name, p in values.items():
         counts = np.bincount(ranks[name] * bins // (KEPT + 1), minlength=bins)
         title = f"{name}, p = {p:.2f}"
@@ -84,16 +84,16 @@ def draw(ranks: dict[str, np.ndarray], folder: Path) -> None:
         (bars + band)
         .properties(width=200, height=90)
         .facet(
-            facet=alt.Facet("name:N", title=None), columns=4, title=f"{FITS} fits of prior draws"
+            facet=alt.Facet("name:N", title=None), columns=4, title=f"{fits} fits of prior draws"
         )
     )
-    save_chart(chart, folder / "sbc_core")
-    (folder / "sbc_core.json").write_text(json.dumps(values, indent=1) + "\n")
+    save_chart(chart, path)
+    path.with_suffix(".json").write_text(json.dumps(values, indent=1) + "\n")
 
 
 if __name__ == "__main__":
     study = run_study()
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
-    draw(study, target)
+    draw(study, target / "sbc_core")
     print(json.dumps({**p_values(study), "without divergences": float(study["converged"].mean())}))

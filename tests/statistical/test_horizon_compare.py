@@ -97,7 +97,7 @@ def test_leaving_a_cell_out_by_weights_is_leaving_it_out_by_a_refit() -> None:
     by_refits = hold_out(design, [longer], folds, seed=1, workers=1).cells["log_score"].to_numpy()
     gap = by_weights.loo_i.to_numpy()[cells] - by_refits
     won = design.successes.flat[cells] == 1
-    seen = mean_success(design, fit.point).flat[cells]
+    seen = mean_success(fit.point).flat[cells]
     optimism = np.log(np.where(won, seen, 1 - seen)) - by_refits
     # An effective size of about 1,000 on either side, and probabilities whose posterior sd is at
     # most their mean: each log has a Monte Carlo error of at most 0.03.

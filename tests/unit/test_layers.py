@@ -27,8 +27,9 @@ MAY_IMPORT = {
     "cli": BASE | {"schema", "simulate", "engine", "horizon", "fvc", "bench", "report"},
 }
 KEPT_IN = {
-    "pymc": ("engine/", "horizon/model.py", "fvc/model.py"),
-    "numba": ("horizon/kernel.py", "horizon/whitening.py", "fvc/kernel.py"),
+    # The specification of the horizon model is split over files of their own, all named so.
+    "pymc": ("engine/", "horizon/model.py", "horizon/model_", "fvc/model.py"),
+    "numba": ("horizon/jit.py", "horizon/whitening.py", "fvc/kernel.py"),
     "nutpie": ("engine/sampling.py",),
     "pydicom": ("fvc/scans.py", "simulate/osic.py", "simulate/phantoms.py"),
     "altair": ("report/",),

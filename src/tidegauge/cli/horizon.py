@@ -10,25 +10,22 @@ import click
 
 from tidegauge.cli.horizon_compare import compare_command
 from tidegauge.cli.horizon_import import import_group
+from tidegauge.cli.horizon_options import agent_options, filter_options, model_options
+from tidegauge.cli.horizon_multiverse import multiverse_command
 from tidegauge.cli.horizon_report import report
 from tidegauge.cli.horizon_trend import trend_command
 from tidegauge.cli.options import quiet_option, seed_option
-from tidegauge.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tidegauge.horizon.analysis import Analysis
+    from tidegauge.horizon.choices import ModelChoice
+    from tidegauge.horizon.filters import RowFilter
+    from tidegauge.horizon.frontier import AgentFacts
     from tidegauge.progress import Progress
 
 runs_argument = click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
-failures_option = click.option(
-    "--failures",
-    type=click.Choice(["ignore", "censor"]),
-    default="ignore",
-    show_default=True,
-    help="Failed human runs: ignore them, or censor them at their duration.",
-)
 
 
 @click.group()
@@ -38,14 +35,16 @@ def horizon() -> None:
 
 horizon.add_command(import_group)
 horizon.add_command(compare_command)
+horizon.add_command(multiverse_command)
 horizon.add_command(report)
 horizon.add_command(trend_command)
 
 
 @horizon.command()
 @runs_argument
+@filter_options
 @quiet_option
-def check(runs: tuple[str, ...], progress: Progress) -> None:
+def check(runs: tuple[str, ...], filters: tuple[RowFilter, ...], progress: Progress) -> None:
     """Check run records and print what they hold.
 
     Example: tidegauge horizon check runs.jsonl
@@ -53,7 +52,7 @@ def check(runs: tuple[str, ...], progress: Progress) -> None:
     from tidegauge.horizon.summary import summarise
     from tidegauge.horizon.tally import read_tally
 
-    summary = summarise(read_tally(runs, progress=progress))
+    summary = summarise(read_tally(runs, filters=filters, progress=progress))
     width = max(len(name) for name, _ in summary.lines())
     for name, value in summary.lines():
         click.echo(f"{name:<{width}}  {value}")
@@ -66,6 +65,13 @@ def check(runs: tuple[str, ...], progress: Progress) -> None:
 @click.option("--agents", type=click.IntRange(1), help="Agents (33).")
 @click.option("--tasks", type=click.IntRange(1), help="Tasks (170).")
 @click.option("--rows", type=click.IntRange(1), help="Run records in all (41,629).")
+@click.option(
+    "--model",
+    type=click.Choice(["core", "full"]),
+    default="core",
+    show_default=True,
+    help="The model that is true; full has difficulty beyond length, wild human times and more.",
+)
 @seed_option
 @quiet_option
 def simulate(
@@ -73,6 +79,7 @@ def simulate(
     agents: int | None,
     tasks: int | None,
     rows: int | None,
+    model: str,
     seed: int,
     progress: Progress,
 ) -> None:
@@ -86,44 +93,64 @@ def simulate(
     shape = PUBLISHED
     if agents or tasks or rows:
         shape = scaled_shape(agents=agents, tasks=tasks, rows=rows)
-    written = write_simulation(simulate_runs(shape, seed=seed), out, progress=progress)
+    simulated = simulate_runs(shape, seed=seed, full=model == "full")
+    written = write_simulation(simulated, out, progress=progress)
     click.echo(f"{out / 'runs.jsonl'}: {written:,} rows; truth in {out / 'truth.json'}")
 
 
 @horizon.command()
 @runs_argument
-@failures_option
+@model_options
+@agent_options
+@filter_options
 @quiet_option
-def graph(runs: tuple[str, ...], failures: str, progress: Progress) -> None:
+def graph(
+    runs: tuple[str, ...],
+    choice: ModelChoice,
+    release_dates: Path | None,
+    facts: AgentFacts,
+    filters: tuple[RowFilter, ...],
+    progress: Progress,
+) -> None:
     """Print the model's graph as Mermaid, without fitting anything.
 
     Example: tidegauge horizon graph runs.jsonl
     """
-    from tidegauge.horizon.design import build_design
+    from tidegauge.horizon.analysis import AnalysisOptions, read_design
     from tidegauge.horizon.model import build_model, model_graph
-    from tidegauge.horizon.options import HorizonOptions
-    from tidegauge.horizon.tally import read_tally
 
-    design = build_design(read_tally(runs, progress=progress))
-    click.echo(model_graph(build_model(design, options=HorizonOptions(failures=failures))))
+    options = AnalysisOptions(
+        model=choice.options,
+        priors=choice.priors,
+        release_dates=release_dates,
+        facts=facts,
+        filters=filters,
+    )
+    design = read_design(runs, options, progress=progress).design
+    click.echo(model_graph(build_model(design, priors=choice.priors, options=choice.options)))
 
 
 @horizon.command()
 @runs_argument
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-@click.option("--model", type=click.Choice(["core", "full"]), default="core", show_default=True)
 @click.option(
     "--method",
     type=click.Choice(["hierarchical", "frequentist", "grid"]),
     default="hierarchical",
     show_default=True,
 )
-@failures_option
+@model_options
+@agent_options
+@filter_options
 @click.option(
-    "--release-dates",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML of agents and dates, as METR publishes it.",
+    "--success",
+    "rates",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    multiple=True,
+    metavar="RATE",
+    help="Horizons at this success rate too, in rates.csv; may be repeated.",
 )
+@click.option("--by-source", is_flag=True, help="Refit each task source alone, in domains.csv.")
 @click.option("--plots", is_flag=True, help="Save the checks as PNG and SVG too.")
 @click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
 @click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
@@ -156,10 +183,9 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
     from tidegauge.horizon.outputs import write_outputs
     from tidegauge.io import check_writable
 
-    if choices["model"] == "full":
-        raise InputError("--model full is not available yet; use --model core")
+    options = _analysis_options(**choices)
     check_writable(out)
-    analysis = analyse(runs, _analysis_options(choices), progress=progress)
+    analysis = analyse(runs, options, progress=progress)
     outputs = analysis.outputs
     if plots:
         from tidegauge.report.horizon import fit_plots
@@ -171,24 +197,21 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
     return _echo_verdict(analysis)
 
 
-def _analysis_options(choices: dict[str, Any]) -> Any:
+def _analysis_options(choice: ModelChoice, seed: int, **choices: Any) -> Any:
     from tidegauge.horizon.analysis import AnalysisOptions
     from tidegauge.horizon.frequentist import FrequentistOptions
-    from tidegauge.horizon.options import DEFAULT_SAMPLER, HorizonOptions
+    from tidegauge.horizon.options import DEFAULT_SAMPLER
 
-    sizes = {name: choices[name] for name in ("draws", "tune", "chains") if choices[name]}
+    taken = {name: choices.pop(name) for name in ("draws", "tune", "chains")}
+    sizes = {name: size for name, size in taken.items() if size}
+    regression = {name: choices.pop(name) for name in ("weights", "regularisation", "replicates")}
     return AnalysisOptions(
-        method=choices["method"],
-        model=HorizonOptions(failures=choices["failures"]),
-        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=choices["seed"], **sizes),
+        model=choice.options,
+        priors=choice.priors,
+        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
         patient=not sizes,  # who names the sizes gets exactly those
-        frequentist=FrequentistOptions(
-            weights=choices["weights"],
-            regularisation=choices["regularisation"],
-            replicates=choices["replicates"],
-            seed=choices["seed"],
-        ),
-        release_dates=choices["release_dates"],
+        frequentist=FrequentistOptions(seed=seed, **regression),
+        **choices,
     )
 
 

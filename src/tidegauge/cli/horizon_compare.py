@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidegauge.cli.horizon_options import filter_options
 from tidegauge.cli.options import quiet_option, seed_option
 
 if TYPE_CHECKING:
+    from tidegauge.horizon.filters import RowFilter
     from tidegauge.progress import Progress
 
 # As horizon/folds.py and horizon/contenders.py have them, without importing those for --help.
@@ -54,6 +56,7 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
     callback=_number_of_folds,
     help="Folds of each kind; all holds out one at a time.",
 )
+@filter_options
 @seed_option
 @quiet_option
 def compare_command(
@@ -62,6 +65,7 @@ def compare_command(
     methods: tuple[str, ...],
     by: tuple[str, ...],
     folds: int | None,
+    filters: tuple[RowFilter, ...],
     seed: int,
     progress: Progress,
 ) -> int:
@@ -74,7 +78,7 @@ def compare_command(
     from tidegauge.io import check_writable
 
     check_writable(out)
-    options = CompareOptions(methods=methods, by=by, folds=folds, seed=seed)
+    options = CompareOptions(methods=methods, by=by, folds=folds, seed=seed, filters=filters)
     comparison = compare(runs, options, progress=progress)
     from tidegauge.report.horizon_compare import comparison_plots  # after the input's faults
 

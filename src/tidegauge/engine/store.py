@@ -48,7 +48,7 @@ def manifest(
 
 
 def plain(value: Any) -> Any:
-    """Turn dataclasses, arrays and numbers into what JSON can hold; NaN and infinity to text."""
+    """Turn dataclasses, arrays, paths and dates into what JSON can hold; infinity to text."""
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
@@ -57,6 +57,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, np.generic):
         return plain(value.item())
+    if isinstance(value, Path | datetime.date):
+        return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value

@@ -6,11 +6,14 @@ import datetime
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.errors import InputError
 from tidegauge.horizon.design import Design
+from tidegauge.io import read_yaml
 
 FloatArray = NDArray[np.float64]
 
@@ -63,6 +66,23 @@ def group_names(design: Design, pooling: str) -> tuple[str, ...]:
     return tuple(tell(agent) for agent in design.agents)
 
 
+def read_groups(path: Path | None) -> dict[str, str]:
+    """Read a YAML file that maps agents to the lab or model family they are pooled with.
+
+    Raises
+    ------
+    InputError
+        Not such a mapping.
+    """
+    content = read_yaml(path) if path is not None else {}
+    if not isinstance(content, dict) or (path is not None and not content):
+        raise InputError(f"{path}: must map agents to groups, as 'GPT-4o: OpenAI'")
+    for agent, group in content.items():
+        if isinstance(group, dict | list) or group is None or not str(group).strip():
+            raise InputError(f"{path}: {agent}={group}: must be the name of a group")
+    return {str(agent): str(group) for agent, group in content.items()}
+
+
 def with_agent_facts(
     design: Design,
     *,
@@ -92,7 +112,7 @@ def with_agent_facts(
         ]
     )
     dated = ~np.isnan(days)
-    origin = float(days[dated].mean()) if dated.any() else np.nan
+    origin = float(days[dated].mean()) if dated.any() else 0.0
     known = groups or {}
     names = tuple(known.get(agent, UNKNOWN_GROUP) for agent in design.agents) if known else ()
     years = (days - origin) / DAYS_PER_YEAR

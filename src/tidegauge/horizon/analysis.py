@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+import datetime
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
+from tidegauge.horizon.choices import model_name
 from tidegauge.horizon.design import Design, build_design
+from tidegauge.horizon.domains import domains_table, refitted_table, source_designs
+from tidegauge.horizon.filters import RowFilter
 from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
+from tidegauge.horizon.frontier import NO_FACTS, AgentFacts, place_agents
 from tidegauge.horizon.grid import fit_grid
 from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid
-from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, DEFAULT_SAMPLER, HorizonOptions
+from tidegauge.horizon.options import (
+    CORE,
+    DEFAULT_PRIORS,
+    DEFAULT_SAMPLER,
+    HorizonOptions,
+    HorizonPriors,
+)
 from tidegauge.horizon.outputs import (
     Outputs,
     fit_diagnostics,
     read_release_dates,
     undated_note,
 )
+from tidegauge.horizon.pairs import pairs_table
 from tidegauge.horizon.predictive import PredictiveChecks, predict
+from tidegauge.horizon.spread import (
+    Spread,
+    rates_table,
+    spread_of_bootstrap,
+    spread_of_fit,
+    spread_of_grid,
+)
 from tidegauge.horizon.table import Horizons, horizons_table
 from tidegauge.horizon.tally import read_tally
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tidegauge.horizon.fit import HorizonFit
 
 METHODS = ("hierarchical", "frequentist", "grid")
@@ -35,18 +56,44 @@ _NOTHING_SAMPLED: dict[str, Any] = {"converged": True, "seconds": {}, "checks": 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
-    """What to fit, and how."""
+    """What to fit, and how.
+
+    Attributes
+    ----------
+    facts : AgentFacts
+        What is known of the agents beside their runs and release dates.
+    filters : tuple of RowFilter
+        Rows to leave out while reading.
+    rates : tuple of float
+        Success rates beside 50 % and 80 %, for ``rates.csv``.
+    by_source : bool
+        Refit each task source alone, for ``domains.csv``.
+    """
 
     method: str = "hierarchical"
     model: HorizonOptions = CORE
+    priors: HorizonPriors = DEFAULT_PRIORS
     sampler: SamplerConfig = DEFAULT_SAMPLER
     patient: bool = True
     frequentist: FrequentistOptions = DEFAULT_FREQUENTIST
     release_dates: Path | None = None
+    facts: AgentFacts = NO_FACTS
+    filters: tuple[RowFilter, ...] = ()
+    rates: tuple[float, ...] = ()
+    by_source: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise InputError(f"method={self.method}: must be one of {', '.join(METHODS)}")
+        if self.method != "hierarchical" and model_name(self.model, self.priors) != "core":
+            raise InputError(
+                f"method={self.method}: has no options of the full model; leave them out, or use "
+                "--method hierarchical"
+            )
+        for rate in self.rates:
+            if not 0 < rate < 1:
+                raise InputError(f"success={rate}: must be strictly between 0 and 1")
+        self.facts.check(self.model, dated=self.release_dates is not None)
 
 
 @dataclass(frozen=True)
@@ -66,8 +113,32 @@ class _Found:
     horizons: Horizons
     settings: dict[str, Any]
     diagnostics: dict[str, Any]
+    spread: Spread
     fit: HorizonFit | None = None
     predictive: PredictiveChecks | None = None
+
+
+@dataclass(frozen=True)
+class DesignRead:
+    """What was read: the design with what is known of its agents, and what was noted."""
+
+    design: Design
+    dates: dict[str, datetime.date]
+    inputs: Mapping[str, str]
+    notes: list[str]
+
+
+def read_design(
+    runs: Sequence[Path | str], options: AnalysisOptions, *, progress: Progress = SILENT
+) -> DesignRead:
+    """Read run records and release dates, check them against the options, say what is odd."""
+    dates = read_release_dates(options.release_dates)
+    tally = read_tally(runs, filters=options.filters, progress=progress)
+    design = place_agents(build_design(tally), options.model, dates, options.facts)
+    notes = [*design.notes, *undated_note(design, dates)]
+    for note in notes:
+        progress.note(note)
+    return DesignRead(design, dates, tally.sha256, notes)
 
 
 def analyse(
@@ -75,27 +146,70 @@ def analyse(
 ) -> Analysis:
     """Read run records and fit them; everything is checked before anything is sampled."""
     began = time.perf_counter()
-    dates = read_release_dates(options.release_dates)
-    tally = read_tally(runs, progress=progress)
-    design = build_design(tally)
-    notes = [*design.notes, *undated_note(design, dates)]
-    for note in notes:
-        progress.note(note)
+    read = read_design(runs, options, progress=progress)
+    design = read.design
     loaded = time.perf_counter()
-    method = {"hierarchical": _hierarchical, "frequentist": _frequentist, "grid": _grid}
-    found = method[options.method](design, options, progress)
+    found = _fit(design, options, progress)
+    tables, late = _further_tables(design, found, options, progress)
     seconds = found.diagnostics["seconds"]
     timing = {"load": loaded - began, **seconds, "total": time.perf_counter() - began}
     outputs = Outputs(
         kind=f"horizon/{options.method}",
-        horizons=horizons_table(design, found.horizons, release_dates=dates),
+        horizons=horizons_table(design, found.horizons, release_dates=read.dates),
         diagnostics={**found.diagnostics, "seconds": timing},
-        settings={"method": options.method, **found.settings},
-        inputs=tally.sha256,
+        settings={
+            "method": options.method,
+            "filters": [str(condition) for condition in options.filters],
+            **found.settings,
+        },
+        inputs=read.inputs,
         fit=found.fit,
-        notes=notes,
+        tables=tables,
+        notes=[*read.notes, *late],
     )
     return Analysis(design, outputs, found.fit, found.predictive)
+
+
+def _fit(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
+    method = {"hierarchical": _hierarchical, "frequentist": _frequentist, "grid": _grid}
+    return method[options.method](design, options, progress)
+
+
+def _further_tables(
+    design: Design, found: _Found, options: AnalysisOptions, progress: Progress
+) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """Return pairs, domains and rates by file name, and what is to be said of them."""
+    import pandas as pd
+
+    tables = {"pairs.csv": pairs_table(design.agents, found.spread.typical(0.5))}
+    if options.rates:
+        tables["rates.csv"] = rates_table(design, found.spread, options.rates)
+    domains = [domains_table(found.fit)] if found.fit is not None else []
+    notes: list[str] = []
+    if options.by_source:
+        refitted, notes = _refit_sources(design, options, progress)
+        domains += refitted
+    if kept := [table for table in domains if table is not None]:
+        tables["domains.csv"] = pd.concat(kept, ignore_index=True)
+    return tables, notes
+
+
+def _refit_sources(
+    design: Design, options: AnalysisOptions, progress: Progress
+) -> tuple[list[pd.DataFrame | None], list[str]]:
+    # A source alone is asked for horizons; few of its agents may be left for a trend.
+    alone = replace(options, model=replace(options.model, trend="none"), facts=NO_FACTS)
+    parts, notes = source_designs(design)
+    tables: list[pd.DataFrame | None] = []
+    for part in parts:
+        progress.note(f"{part.domain.name} alone: {len(part.design.tasks)} tasks")
+        found = _fit(part.design, alone, progress)
+        tables.append(refitted_table(part, found.horizons))
+        if not found.diagnostics["converged"]:
+            notes.append(f"{part.domain.name} alone did not converge: do not rely on its rows")
+    for note in notes:
+        progress.note(note)
+    return tables, notes
 
 
 def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
@@ -103,32 +217,42 @@ def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) 
 
     fit = fit_horizon(
         design,
+        priors=options.priors,
         options=options.model,
         sampler=options.sampler,
         patient=options.patient,
         progress=progress,
     )
-    predictive = predict(design, fit.point, seed=options.sampler.seed)
+    predictive = predict(design, options.model, fit.point, seed=options.sampler.seed)
     settings = {
-        "model": "core",
+        "model": model_name(options.model, options.priors),
         "options": fit.options,
         "priors": fit.priors,
         "sampler": options.sampler,
         "sampler_used": fit.sampler,
+        "agents": options.facts,
     }
     return _Found(
-        horizons_of_fit(fit), settings, fit_diagnostics(fit, predictive.checks()), fit, predictive
+        horizons=horizons_of_fit(fit),
+        settings=settings,
+        diagnostics=fit_diagnostics(fit, predictive.checks()),
+        spread=spread_of_fit(fit),
+        fit=fit,
+        predictive=predictive,
     )
 
 
 def _frequentist(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
     fit = fit_frequentist(design, options=options.frequentist, progress=progress)
     settings = {"frequentist": options.frequentist}
-    return _Found(horizons_of_bootstrap(design, fit), settings, dict(_NOTHING_SAMPLED))
+    horizons, spread = horizons_of_bootstrap(design, fit), spread_of_bootstrap(design, fit)
+    return _Found(horizons, settings, dict(_NOTHING_SAMPLED), spread)
 
 
 def _grid(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
     with progress.step("summing each agent's posterior"):
-        horizons = horizons_of_grid(design, fit_grid(design))
+        grids = fit_grid(design)
+        horizons = horizons_of_grid(design, grids)
     priors = {name: getattr(DEFAULT_PRIORS, name) for name in ("alpha", "beta")}
-    return _Found(horizons, {"priors": priors}, dict(_NOTHING_SAMPLED))
+    spread = spread_of_grid(grids, seed=options.sampler.seed)
+    return _Found(horizons, {"priors": priors}, dict(_NOTHING_SAMPLED), spread)

@@ -19,6 +19,7 @@ from tidegauge.horizon.contenders import (
     Fitted,
 )
 from tidegauge.horizon.design import Design, build_design
+from tidegauge.horizon.filters import RowFilter
 from tidegauge.horizon.folds import KINDS, Fold, make_folds
 from tidegauge.horizon.heldout import HeldOut, hold_out
 from tidegauge.horizon.table import horizons_table
@@ -54,6 +55,8 @@ class CompareOptions:
         How many of each kind; None holds out one task or family at a time.
     workers : int or None
         Processes for the folds; None for one a core.
+    filters : sequence of RowFilter
+        Rows to leave out while reading.
     """
 
     methods: Sequence[str] = DEFAULT_CONTENDERS
@@ -61,6 +64,7 @@ class CompareOptions:
     folds: int | None = DEFAULT_FOLDS
     seed: int = 1
     workers: int | None = None
+    filters: Sequence[RowFilter] = ()
 
     def __post_init__(self) -> None:
         for name, given, known in (
@@ -116,7 +120,7 @@ def compare(
     InputError
         No kind of folds that was asked for can be made from these records.
     """
-    tally = read_tally(runs, progress=progress)
+    tally = read_tally(runs, filters=options.filters, progress=progress)
     design = build_design(tally)
     folds, fold_notes = lay_out_folds(design, options)
     notes = [*design.notes, *fold_notes]

@@ -47,6 +47,7 @@ def write_comparison(
     options = comparison.options
     settings = {
         "seed": options.seed,
+        "filters": [str(condition) for condition in options.filters],
         "by": options.by,
         "folds": options.folds or "all",
         "baseline": BASELINE,

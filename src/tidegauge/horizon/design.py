@@ -73,7 +73,7 @@ class Design:
     estimate_task: IntArray
     estimate_log2: FloatArray
     agent_years: FloatArray = field(default_factory=lambda: np.empty(0))
-    origin_day: float = float("nan")
+    origin_day: float = 0.0
     agent_groups: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import Diagnosis, diagnose
 from tidegauge.engine.sampling import Draws, LogDensity, sample_density
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.frequentist import logistic_ridge
+from tidegauge.horizon.layout import Point, layout_of, unpack
 from tidegauge.horizon.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -20,8 +20,8 @@ from tidegauge.horizon.options import (
     HorizonOptions,
     HorizonPriors,
 )
-from tidegauge.horizon.packing import Point, layout_of, unpack
 from tidegauge.horizon.reference import Reference, reference_at
+from tidegauge.horizon.start import start_point
 from tidegauge.horizon.trace import posterior_of
 from tidegauge.horizon.whitening import to_centred, whitened_density
 from tidegauge.progress import SILENT, Progress
@@ -35,7 +35,7 @@ _PATIENCE = ((0.95, 1), (0.98, 2), (0.995, 4))
 
 @dataclass(frozen=True)
 class HorizonFit:
-    """A fitted core model.
+    """A fitted model.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ def fit_horizon(
     patient: bool = True,
     progress: Progress = SILENT,
 ) -> HorizonFit:
-    """Sample the posterior of the core model.
+    """Sample the posterior of the model that the options make.
 
     Parameters
     ----------
@@ -82,11 +82,13 @@ def fit_horizon(
     """
     began = time.perf_counter()
     with progress.step("loading the compiled density (the first run compiles it: about 20 s)"):
-        density = whitened_density(design, priors, options, start_reference(design, priors))
+        start = start_reference(design, priors, options)
+        density = whitened_density(design, priors, options, start)
     compiled = time.perf_counter()
     pilot = replace(sampler, draws=_PILOT_DRAWS, tune=_PILOT_TUNE, target_accept=0.8)
     draws = sample_density(density, pilot, label="pilot", progress=progress)
-    reference = _reference_from(design, priors, unpack_draws(design, density, draws))
+    middle = np.median(to_centred(density, draws.position), axis=(0, 1))
+    reference = reference_at(design, priors, options, middle)
     density = whitened_density(design, priors, options, reference)
     for attempt, (target, longer) in enumerate(_PATIENCE, start=1):
         config = replace(
@@ -96,8 +98,8 @@ def fit_horizon(
             draws=sampler.draws * longer,
         )
         draws = sample_density(density, config, label="sampling", progress=progress)
-        point = unpack_draws(design, density, draws)
-        diagnosis = diagnose(posterior_of(design, point, draws))
+        point = unpack_draws(design, options, density, draws)
+        diagnosis = diagnose(posterior_of(design, options, point, draws))
         if diagnosis.converged or not patient or attempt == len(_PATIENCE):
             break
         failed = "; ".join(f"{check.name}: {check.detail}" for check in diagnosis.failed)
@@ -116,35 +118,15 @@ def fit_horizon(
     )
 
 
-def start_reference(design: Design, priors: HorizonPriors = DEFAULT_PRIORS) -> Reference:
+def start_reference(
+    design: Design, priors: HorizonPriors = DEFAULT_PRIORS, options: HorizonOptions = CORE
+) -> Reference:
     """Shape the first coordinates by the file's own task lengths and a ridge regression."""
-    x = design.log2_minutes
-    # The ridge is worth a handful of runs: it decides for agents that always or never succeed.
-    half = 0.5 * (design.attempts > 0) / np.maximum((design.attempts > 0).sum(axis=1), 1)[:, None]
-    fits = logistic_ridge(
-        x, design.successes + half, design.attempts - design.successes + half, ridge=1.0
-    )
-    beta = np.minimum(fits.slope, -0.05)
-    average = (design.attempts @ x) / design.attempts.sum(axis=1)
-    alpha = fits.intercept + (fits.slope - beta) * average
-    return reference_at(
-        design, priors, mu_task=x, alpha=alpha, beta=beta, log_scales=np.log([2.0, 1.5, 1.2, 1.5])
-    )
+    return reference_at(design, priors, options, start_point(design, priors, options))
 
 
-def _reference_from(design: Design, priors: HorizonPriors, pilot: Point) -> Reference:
-    """Shape the coordinates by where the pilot run was."""
-    scales = (pilot.sigma_global, pilot.sigma_family, pilot.sigma_human, pilot.sigma_estimate)
-    return reference_at(
-        design,
-        priors,
-        mu_task=np.median(pilot.mu_task, axis=(0, 1)),
-        alpha=np.median(pilot.alpha, axis=(0, 1)),
-        beta=np.median(pilot.beta, axis=(0, 1)),
-        log_scales=np.array([np.median(np.log(scale)) for scale in scales]),
-    )
-
-
-def unpack_draws(design: Design, density: LogDensity, draws: Draws) -> Point:
+def unpack_draws(
+    design: Design, options: HorizonOptions, density: LogDensity, draws: Draws
+) -> Point:
     """Map the sampler's positions to the model's own parameters."""
-    return unpack(to_centred(density, draws.position), layout_of(design))
+    return unpack(to_centred(density, draws.position), layout_of(design, options))

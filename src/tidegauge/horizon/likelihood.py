@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln, log_ndtr
+from scipy.special import expit, gammaln
 
 from tidegauge.horizon.design import Design
+from tidegauge.horizon.layout import Point
+from tidegauge.horizon.noise import duration_log_likelihood, failed_log_likelihood
 from tidegauge.horizon.options import HorizonOptions
-from tidegauge.horizon.packing import Point
+from tidegauge.horizon.packing import scored_successes
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -46,54 +48,60 @@ def log_likelihoods(
         (..., estimate) and, where failures are censored, ``log2_failed`` (..., failed); single
         precision, as they are large and only averaged.
     """
-    mu_task = point.mu_task[:, ::thin]
-    sigma_human = point.sigma_human[:, ::thin, None]
-    sigma_estimate = point.sigma_estimate[:, ::thin, None]
-    found = {"successes": _cell_log_likelihood(design, point, thin)}
+    kept = point.thinned(thin)
+    found = {"successes": _cell_log_likelihood(design, options, kept)}
     if design.run_task.size:
-        found["log2_duration"] = _normal(
-            design.run_log2, mu_task[..., design.run_task], sigma_human
-        )
+        found["log2_duration"] = duration_log_likelihood(design, options, kept).astype(np.float32)
     if design.estimate_task.size:
-        found["log2_estimate"] = _normal(
-            design.estimate_log2, mu_task[..., design.estimate_task], sigma_estimate
-        )
+        mean = kept.mu_task[..., design.estimate_task]
+        if kept.delta_estimate is not None:
+            mean = mean + kept.delta_estimate[..., None]
+        found["log2_estimate"] = _normal(design.estimate_log2, mean, kept.sigma_estimate[..., None])
     if options.censors_failures and design.failed_task.size:
-        z = (mu_task[..., design.failed_task] - design.failed_log2) / sigma_human
-        found["log2_failed"] = log_ndtr(z).astype(np.float32)
+        found["log2_failed"] = failed_log_likelihood(design, options, kept).astype(np.float32)
     return found
 
 
-def _cell_log_likelihood(design: Design, point: Point, thin: int) -> NDArray[np.float32]:
+def _cell_log_likelihood(
+    design: Design, options: HorizonOptions, point: Point
+) -> NDArray[np.float32]:
     cells = tried_cells(design)
-    n, k = cells.attempts, cells.successes
+    n, k = cells.attempts, scored_successes(design, options)[cells.agent, cells.task]
     constant = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    chains, draws = point.alpha[:, ::thin].shape[:2]
+    chains, draws = point.alpha.shape[:2]
     result = np.empty((chains, draws, n.size), dtype=np.float32)
     for chain in range(chains):  # one chain at a time: the doubles of all would not fit
-        eta = cell_logits(point, cells, chain, thin)
+        eta = cell_logits(point, cells, chain)
         result[chain] = k * eta - n * np.logaddexp(0, eta) + constant
     return result
 
 
-def cell_logits(point: Point, cells: Cells, chain: int, thin: int = 1) -> FloatArray:
+def cell_logits(point: Point, cells: Cells, chain: int) -> FloatArray:
     """Return the logit of success (draw, cell) of one chain."""
-    alpha, beta = point.alpha[chain, ::thin], point.beta[chain, ::thin]
-    mu_task = point.mu_task[chain, ::thin]
-    logits: FloatArray = alpha[:, cells.agent] + beta[:, cells.agent] * mu_task[:, cells.task]
+    alpha, beta = point.alpha[chain][:, cells.agent], point.beta[chain][:, cells.agent]
+    logits: FloatArray = alpha + beta * point.mu_task[chain][:, cells.task]
+    if point.residual is not None:
+        logits += point.residual[chain][:, cells.task]
+    if point.log_discrimination is not None:
+        logits *= np.exp(point.log_discrimination[chain][:, cells.task])
     return logits
 
 
-def mean_success(design: Design, point: Point, *, thin: int = 1) -> FloatArray:
+def agent_logits(point: Point, agent: int) -> FloatArray:
+    """Return the logit of one agent's success (draw, task) from draws (draw, ...)."""
+    logits: FloatArray = point.alpha[:, agent, None] + point.beta[:, agent, None] * point.mu_task
+    if point.residual is not None:
+        logits += point.residual
+    if point.log_discrimination is not None:
+        logits *= np.exp(point.log_discrimination)
+    return logits
+
+
+def mean_success(point: Point, *, thin: int = 1) -> FloatArray:
     """Return the posterior mean probability of success (agent, task), tried or not."""
-    total = np.zeros(design.attempts.shape)
-    chains, draws = point.alpha[:, ::thin].shape[:2]
-    for chain in range(chains):
-        for draw in range(draws):
-            alpha, beta = point.alpha[chain, draw * thin], point.beta[chain, draw * thin]
-            total += expit(alpha[:, None] + beta[:, None] * point.mu_task[chain, draw * thin])
-    mean: FloatArray = total / (chains * draws)
-    return mean
+    kept = point.flat(thin)
+    agents = range(kept.alpha.shape[1])
+    return np.stack([expit(agent_logits(kept, agent)).mean(axis=0) for agent in agents])
 
 
 def _normal(value: FloatArray, mean: FloatArray, sd: FloatArray) -> NDArray[np.float32]:

@@ -12,7 +12,13 @@ from tidegauge.horizon.design import Design
 from tidegauge.horizon.frequentist import FrequentistFit, log2_horizon_of
 from tidegauge.horizon.grid import AgentGrid, weighted_quantiles
 from tidegauge.horizon.likelihood import mean_success
-from tidegauge.horizon.quantities import Interval, log2_horizon, minutes_interval, share_beyond
+from tidegauge.horizon.quantities import (
+    Interval,
+    log2_horizon,
+    marginal_logit,
+    minutes_interval,
+    share_beyond,
+)
 from tidegauge.horizon.table import Horizons
 
 if TYPE_CHECKING:
@@ -21,23 +27,46 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 
+def log2_horizons(fit: HorizonFit, *, success: float, marginal: bool = False) -> FloatArray:
+    """Return draws (draw, agent) of the log2 horizon at a success rate.
+
+    Typical is a task that is as hard as its length says; marginal a random task of that length,
+    with the residual and the discrimination of new tasks averaged over.
+    """
+    point = fit.point.flat()
+    if not marginal:
+        return log2_horizon(point.alpha, point.beta, success=success)
+    nothing = np.zeros(point.mu_global.shape)
+    parts = (point.sigma_residual_family, point.sigma_residual_task)
+    logit = marginal_logit(
+        success,
+        residual_sd=np.sqrt(sum((part**2 for part in parts if part is not None), nothing)),
+        discrimination_sd=nothing if (s := point.sigma_discrimination) is None else s,
+    )
+    return log2_horizon(point.alpha, point.beta, success=success, logit=logit[:, None])
+
+
 def horizons_of_fit(fit: HorizonFit) -> Horizons:
     """Summarise the posterior; without a residual term, marginal and typical are the same."""
-    alpha = fit.point.alpha.reshape(-1, len(fit.design.agents))
-    beta = fit.point.beta.reshape(alpha.shape)
-    log2_p50 = log2_horizon(alpha, beta, success=0.5)
-    p50 = minutes_interval(log2_p50)
-    p80 = minutes_interval(log2_horizon(alpha, beta, success=0.8))
+    point = fit.point.flat()
+    log2_p50 = log2_horizons(fit, success=0.5)
+    intervals = {
+        (success, marginal): minutes_interval(
+            log2_horizons(fit, success=success, marginal=marginal)
+        )
+        for success in (0.5, 0.8)
+        for marginal in (False, True)
+    }
     longest = float(fit.design.human_minutes.max())
     thin = max(1, fit.point.alpha.shape[1] // 250)
     return Horizons(
-        intercept=np.median(alpha, axis=0),
-        slope=np.median(beta, axis=0),
-        success=mean_success(fit.design, fit.point, thin=thin),
-        p50=p50,
-        p80=p80,
-        p50_marginal=p50,
-        p80_marginal=p80,
+        intercept=np.median(point.alpha, axis=0),
+        slope=np.median(point.beta, axis=0),
+        success=mean_success(fit.point, thin=thin),
+        p50=intervals[0.5, False],
+        p80=intervals[0.8, False],
+        p50_marginal=intervals[0.5, True],
+        p80_marginal=intervals[0.8, True],
         p50_beyond=share_beyond(log2_p50, longest_minutes=longest),
     )
 

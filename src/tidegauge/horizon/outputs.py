@@ -14,7 +14,7 @@ from tidegauge.engine.store import manifest, write_csv, write_json
 from tidegauge.errors import InputError
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.table import tasks_table
-from tidegauge.io import atomic_folder
+from tidegauge.io import atomic_folder, read_yaml
 
 if TYPE_CHECKING:
     import arviz as az
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FILES = (
     *("horizons.csv", "tasks.csv", "parameters.csv", "diagnostics.json", "posterior.nc"),
-    *("manifest.json", "plots", "report.html"),
+    *("manifest.json", "plots", "report.html", "pairs.csv", "domains.csv", "rates.csv"),
 )
 
 
@@ -42,6 +42,8 @@ class Outputs:
         What goes into the manifest, enough to repeat the fit.
     fit : HorizonFit or None
         The posterior, where the method has one.
+    tables : mapping
+        Further tables by the name of their file.
     plots : callable or None
         Draws its charts into the folder it is given.
     """
@@ -52,6 +54,7 @@ class Outputs:
     settings: dict[str, Any]
     inputs: Mapping[str, str]
     fit: HorizonFit | None = None
+    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     plots: Callable[[Path], None] | None = None
     notes: Sequence[str] = field(default_factory=tuple)
 
@@ -60,6 +63,8 @@ def write_outputs(outputs: Outputs, folder: Path) -> None:
     """Replace the files of an earlier fit by this one's; a kill leaves one or the other."""
     with atomic_folder(folder, owned=FILES) as staging:
         write_csv(staging / "horizons.csv", outputs.horizons)
+        for name, table in outputs.tables.items():
+            write_csv(staging / name, table)
         if outputs.fit is not None:
             fit = outputs.fit
             log2_draws = fit.point.mu_task.reshape(-1, len(fit.design.tasks))
@@ -109,13 +114,7 @@ def read_release_dates(path: Path | None) -> dict[str, datetime.date]:
     """
     if path is None:
         return {}
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())  # YAML explains itself over several lines
-        raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error
+    content = read_yaml(path)
     dates = content.get("date", content) if isinstance(content, dict) else None
     if not isinstance(dates, dict):
         raise InputError(f"{path}: must map agents to dates, as 'date: {{GPT-4o: 2024-05-13}}'")

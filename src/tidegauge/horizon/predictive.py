@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +12,11 @@ from scipy.special import expit
 
 from tidegauge.engine.diagnostics import Check
 from tidegauge.horizon.design import Design, human_log2_mean
-from tidegauge.horizon.packing import Point
+from tidegauge.horizon.layout import Point
+from tidegauge.horizon.likelihood import agent_logits
+from tidegauge.horizon.noise import draw_durations
+from tidegauge.horizon.options import HorizonOptions
+from tidegauge.horizon.packing import scored_successes
 from tidegauge.horizon.table import BUCKETS
 
 FloatArray = NDArray[np.float64]
@@ -107,21 +111,22 @@ class PredictiveChecks:
         return found
 
 
-def predict(design: Design, point: Point, *, seed: int) -> PredictiveChecks:
+def predict(
+    design: Design, options: HorizonOptions, point: Point, *, seed: int
+) -> PredictiveChecks:
     """Replicate the human durations and the agents' runs from posterior draws."""
     rng = np.random.default_rng(seed)
     chains, draws = point.mu_global.shape
     chosen = np.linspace(0, chains * draws - 1, min(REPLICATES, chains * draws)).astype(int)
-    where = np.unravel_index(chosen, (chains, draws))
-    mu_task, sigma = point.mu_task[where], point.sigma_human[where]
-    noise = rng.normal(size=(chosen.size, design.run_task.size))
-    replicated = mu_task[:, design.run_task] + sigma[:, None] * noise
+    some = point.chosen(np.unravel_index(chosen, (chains, draws)))
+    replicated = draw_durations(design, options, some, rng)
     source = np.array(design.task_source)[design.run_task]
     human = [
         HumanCheck(name, design.run_log2[source == name], replicated[:, source == name])
         for name in sorted(set(source.tolist()))
     ]
-    rates = rate_checks(design, mu_task, point.alpha[where], point.beta[where], rng)
+    scored = replace(design, successes=scored_successes(design, options))
+    rates = rate_checks(scored, lambda a: agent_logits(some, a), rng)
     groups = _difficulty_groups(design, point.mu_task.reshape(-1, len(design.tasks)))
     return PredictiveChecks(human=tuple(human), rates=tuple(rates), difficulty=tuple(groups))
 
@@ -139,17 +144,13 @@ def _difficulty_groups(design: Design, draws: FloatArray) -> Sequence[Difficulty
 
 
 def rate_checks(
-    design: RunCounts,
-    mu_task: FloatArray,
-    alpha: FloatArray,
-    beta: FloatArray,
-    rng: np.random.Generator,
+    design: RunCounts, logits: Callable[[int], FloatArray], rng: np.random.Generator
 ) -> Sequence[RateCheck]:
-    """Replicate each agent's runs from draws (draw, task) and (draw, agent), by length bucket."""
+    """Replicate each agent's runs, by length bucket, from its draws (draw, task) of the logit."""
     found = []
     for a, agent in enumerate(design.agents):
         attempts = design.attempts[a].astype(np.int64)
-        win = expit(alpha[:, a, None] + beta[:, a, None] * mu_task)
+        win = expit(logits(a))
         replicated = rng.binomial(attempts, win)
         for bucket, (low, high) in BUCKETS.items():
             inside = (design.human_minutes >= low) & (design.human_minutes < high)

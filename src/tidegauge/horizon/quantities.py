@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 FloatArray = NDArray[np.float64]
+
+_RESIDUAL_NODES, _SHARPNESS_NODES, _HALVINGS = 64, 12, 45
 
 
 class Interval(NamedTuple):
@@ -18,7 +21,9 @@ class Interval(NamedTuple):
     high: FloatArray
 
 
-def log2_horizon(alpha: FloatArray, beta: FloatArray, *, success: float) -> FloatArray:
+def log2_horizon(
+    alpha: FloatArray, beta: FloatArray, *, success: float, logit: FloatArray | None = None
+) -> FloatArray:
     """Return the log2 minutes at which a curve falls to a success rate.
 
     Parameters
@@ -27,13 +32,62 @@ def log2_horizon(alpha: FloatArray, beta: FloatArray, *, success: float) -> Floa
         Intercept and slope in logits per log2 minute, of equal shapes; slopes are negative.
     success : float
         Success rate strictly between 0 and 1.
+    logit : ndarray or None
+        The curve's logit at that rate where it is not the logistic's own: see `marginal_logit`.
     """
-    logit = np.log(success) - np.log1p(-success)
+    if logit is None:
+        logit = np.asarray(np.log(success) - np.log1p(-success))
     with np.errstate(divide="ignore", invalid="ignore"):
         log2: FloatArray = (logit - alpha) / beta
     # A curve that is flat to the last digit never falls to the rate, or was never above it.
     flat = beta == 0
     return np.where(flat, np.where(alpha > logit, np.inf, -np.inf), log2)
+
+
+def marginal_logit(
+    success: float, *, residual_sd: FloatArray, discrimination_sd: FloatArray
+) -> FloatArray:
+    """Return the logit at which a random new task is solved at a rate, per draw.
+
+    Success averaged over a residual ~ Normal(0, residual_sd) and a log discrimination ~ Normal(0,
+    discrimination_sd) is a function of the logit alone, so it is inverted once per draw and serves
+    every agent; by symmetry it is zero at one half.
+
+    Parameters
+    ----------
+    success : float
+        Success rate strictly between 0 and 1.
+    residual_sd, discrimination_sd : ndarray, shape (draw,)
+        Spread of new tasks about the typical one, logits and logs.
+    """
+    target = np.log(success) - np.log1p(-success)
+    logit = np.full(residual_sd.shape, target)
+    if success == 0.5 or not (residual_sd.any() or discrimination_sd.any()):
+        return logit
+    e, e_weight = _gauss_hermite(_RESIDUAL_NODES)
+    d, d_weight = _gauss_hermite(_SHARPNESS_NODES if discrimination_sd.any() else 1)
+    sharp = np.exp(discrimination_sd[:, None] * d)[:, :, None]
+    shift = (residual_sd[:, None] * e)[:, None, :]
+    weight = d_weight[:, None] * e_weight
+    # The average is flatter than the logistic, so the answer lies beyond the target: bisection
+    # between it and a logit that is surely far enough, then as many halvings as doubles have.
+    low, high = (
+        logit.copy(),
+        logit * (1 + residual_sd)
+        + np.sign(target) * 5 * (residual_sd + abs(target) * np.expm1(3 * discrimination_sd)),
+    )
+    for _ in range(_HALVINGS):
+        logit = 0.5 * (low + high)
+        rate = (weight * expit(sharp * (logit[:, None, None] + shift))).sum(axis=(1, 2))
+        beyond = (rate > success) == (target > 0)
+        low, high = np.where(beyond, low, logit), np.where(beyond, logit, high)
+    return logit
+
+
+def _gauss_hermite(nodes: int) -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights for the mean over a standard normal."""
+    node, weight = np.polynomial.hermite_e.hermegauss(nodes)
+    return node, weight / weight.sum()
 
 
 def minutes_interval(log2_draws: FloatArray) -> Interval:

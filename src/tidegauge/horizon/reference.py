@@ -1,4 +1,4 @@
-"""The reference that shapes the whitened coordinates: a second-order look at the agents' runs.
+"""The reference that shapes the whitened coordinates: a second-order look at the data.
 
 It is computed twice per fit, from a ridge regression and from a pilot run; a poor one costs
 speed, never correctness.
@@ -7,16 +7,25 @@ speed, never correctness.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.sparse import coo_array
+from scipy.sparse.linalg import splu
 from scipy.special import expit
 
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.options import HorizonPriors
+from tidegauge.horizon.layout import MU_FAMILY, MU_SLOPE, Point, layout_of, unpack
+from tidegauge.horizon.options import HorizonOptions, HorizonPriors
+from tidegauge.horizon.packing import scored_successes, task_source_index
+from tidegauge.horizon.reference_agents import AgentPriors, agent_priors_at, inverse_root
+from tidegauge.horizon.reference_human import human_moments
 
 FloatArray = NDArray[np.float64]
+
+_LONGEST_STEP = 2.0  # of one Newton step, log2 minutes or logits: it is only a shape
+_LEAST = 1e-9  # precision, in place of none
 
 
 @dataclass(frozen=True)
@@ -25,118 +34,248 @@ class Reference:
 
     Attributes
     ----------
-    precision, location : ndarray, shape (task,)
-        What the agents' runs say of each task's difficulty there, as a Gaussian.
-    pull : ndarray, shape (task, 2 agents)
-        How `location` moves with the agents' pairs (all logits, then all s).
+    x : ndarray
+        The point, unconstrained.
+    rows : ndarray, shape (10, task)
+        Number and mean of human logs as the noise weighs them; precision and location of the
+        length as the agents see it; precision, location and pull by the length of the residual,
+        and the length at the reference; precision and location of the log discrimination.
     pivot : ndarray, shape (agent,)
         Difficulty at which an agent's runs are informative, log2 minutes.
     center : ndarray, shape (2 agents,)
-        The pairs at the reference.
+        The pairs at the reference: all logits, then all s.
+    pull : ndarray, shape (2, task, 2 agents)
+        How the locations of length and residual move with the agents' pairs.
     spread : ndarray, shape (2 agents, 2 agents)
         Square root of the pairs' marginal covariance, upper triangular.
-    log_scales : ndarray, shape (4,)
-        Logs of sigma_global, sigma_family, sigma_human, sigma_estimate: where chains start.
+    shared : ndarray, shape (shared,)
+        What agents share (mean slope, terms of the trend) at the reference; `shared_pull`
+        (shared, 2 agents) how it moves with the agents' pairs, `shared_spread` the square root of
+        its covariance given them, upper triangular.
     """
 
-    precision: FloatArray
-    location: FloatArray
-    pull: FloatArray
+    x: FloatArray
+    rows: FloatArray
     pivot: FloatArray
     center: FloatArray
+    pull: FloatArray
     spread: FloatArray
-    log_scales: FloatArray
+    shared: FloatArray
+    shared_pull: FloatArray
+    shared_spread: FloatArray
+
+    def arrays(self) -> list[FloatArray]:
+        """Return all that the compiled functions need, flat, in their order."""
+        agents = (self.pivot, self.center, self.pull, self.spread)
+        shared = (self.shared, self.shared_pull, self.shared_spread)
+        return [np.ravel(part) for part in (self.rows, *agents, *shared)]
+
+
+@dataclass(frozen=True)
+class _Curvature:
+    """Second-order terms of the agents' runs at the reference.
+
+    Per task: of length and length (`length`), residual and residual (`residual`), both (`both`);
+    the residuals' and lengths' slopes; `cross` (2, task, pair) with the agents' pairs.
+    """
+
+    length: FloatArray
+    residual: FloatArray
+    both: FloatArray
+    length_slope: FloatArray
+    residual_slope: FloatArray
+    cross: FloatArray
+    own: FloatArray
+    sharpness: FloatArray
+    sharpness_slope: FloatArray
 
 
 def reference_at(
-    design: Design,
-    priors: HorizonPriors,
-    *,
-    mu_task: FloatArray,
-    alpha: FloatArray,
-    beta: FloatArray,
-    log_scales: FloatArray,
+    design: Design, priors: HorizonPriors, options: HorizonOptions, x: FloatArray
 ) -> Reference:
-    """Expand the agents' likelihood to second order about a point."""
-    slope = beta[:, None]
-    win = expit(alpha[:, None] + slope * mu_task)
-    weight = design.attempts * win * (1 - win)
-    total = weight.sum(axis=1)
-    typical = np.full(total.size, mu_task.mean())
-    pivot = np.divide(weight @ mu_task, total, out=typical, where=total > 1e-9)
-    steepening = -np.expm1(beta)  # derivative of -beta by s, at beta = -log(1 + exp(s))
-    by_s = -steepening[:, None] * (mu_task - pivot[:, None])  # derivative of a logit by s
-    precision = (slope**2 * weight).sum(axis=0)
-    cross = np.concatenate([weight * slope, weight * slope * by_s]).T
-    residual = (slope * (design.successes - design.attempts * win)).sum(axis=0)
-    # One Newton step, but never further than two log2 minutes: it is only a shape.
-    step = np.clip(residual / np.maximum(precision, 1e-9), -2, 2)
-    own = _agent_precision(weight, by_s, steepening, pivot, priors)
-    informed = cross / np.maximum(precision, 1e-9)[:, None]
-    marginal = own - cross.T @ _solve_tasks(design, priors, precision, log_scales, cross)
+    """Expand the likelihood to second order about a point of the unconstrained vector."""
+    layout = layout_of(design, options)
+    point = unpack(x, layout)
+    n_tasks = len(design.tasks)
+    residual = np.zeros(n_tasks) if point.residual is None else point.residual
+    seen, agents = _look_at_runs(design, priors, options, point, residual)
+    human_count, human_mean = human_moments(design, options, point)
+    # Given the agents, the residual is summed out of what they say of a length ...
+    tau = 1 / _residual_variance(point) if options.has_residual else 1.0
+    share = seen.both / (seen.residual + tau)
+    precision = seen.length - share * seen.both
+    slope = seen.length_slope - share * (seen.residual_slope - tau * residual)
+    cross = seen.cross[0] - share[:, None] * seen.cross[1]
+    # ... and then told given the length.
+    rows = np.stack(
+        [
+            human_count,
+            human_mean,
+            precision,
+            point.mu_task + _step(slope, precision),
+            seen.residual,
+            residual + _step(seen.residual_slope, seen.residual),
+            -seen.both / np.maximum(seen.residual, _LEAST),
+            point.mu_task,
+            seen.sharpness,
+            (0 if point.log_discrimination is None else point.log_discrimination)
+            + _step(seen.sharpness_slope, seen.sharpness),
+        ]
+    )
+    pull = np.stack(
+        [
+            -cross / np.maximum(precision, _LEAST)[:, None],
+            -seen.cross[1] / np.maximum(seen.residual, _LEAST)[:, None],
+        ]
+    )
+    shared = slice(layout.starts[MU_SLOPE], layout.starts[MU_FAMILY])
+    marginal = seen.own - _explained(design, priors, options, point, seen, human_count)
     return Reference(
-        precision=precision,
-        location=mu_task + step,
-        pull=-informed,
-        pivot=pivot,
-        center=np.concatenate([alpha + beta * pivot, -beta + np.log(steepening)]),
-        spread=_inverse_root(marginal),
-        log_scales=log_scales,
+        x=x,
+        rows=rows,
+        pivot=agents.pivot,
+        center=agents.center,
+        pull=pull,
+        spread=inverse_root(marginal),
+        shared=x[shared],
+        shared_pull=agents.shared_pull,
+        shared_spread=agents.shared_spread,
     )
 
 
-def _agent_precision(
-    weight: FloatArray,
-    by_s: FloatArray,
-    steepening: FloatArray,
-    pivot: FloatArray,
+def _residual_variance(point: Point) -> float:
+    total = 0.0
+    for scale in (point.sigma_residual_family, point.sigma_residual_task):
+        total += 0.0 if scale is None else float(scale) ** 2
+    return total
+
+
+def _step(slope: FloatArray, precision: FloatArray) -> FloatArray:
+    return np.clip(slope / np.maximum(precision, _LEAST), -_LONGEST_STEP, _LONGEST_STEP)
+
+
+def _look_at_runs(
+    design: Design,
     priors: HorizonPriors,
-) -> FloatArray:
-    """Return the precision of the agents' pairs, given the tasks: runs and priors."""
-    n = pivot.size
+    options: HorizonOptions,
+    point: Point,
+    residual: FloatArray,
+) -> tuple[_Curvature, AgentPriors]:
+    """Return the second-order terms of the agents' runs and of their priors."""
+    mu_task, slope = point.mu_task, point.beta[:, None]
+    sharp = np.ones(mu_task.size)
+    if point.log_discrimination is not None:
+        sharp = np.exp(point.log_discrimination)
+    eta = sharp * (point.alpha[:, None] + slope * mu_task + residual)
+    win = expit(eta)
+    weight = design.attempts * win * (1 - win)
+    left = scored_successes(design, options) - design.attempts * win
+    told = weight * sharp**2
+    total = told.sum(axis=1)
+    typical = np.full(total.size, mu_task.mean())
+    pivot = np.divide(told @ mu_task, total, out=typical, where=total > _LEAST)
+    agents = agent_priors_at(design, priors, options, point, pivot)
+    # Derivative of a logit by s.
+    by_s = -agents.steepening[:, None] * (mu_task - pivot[:, None])
+    own = agents.precision + _run_precision(told, by_s)
+    pairs = np.concatenate([told, told * by_s]).T
+    sloped = np.concatenate([told * slope, told * slope * by_s]).T
+    seen = _Curvature(
+        length=(told * slope**2).sum(axis=0),
+        residual=told.sum(axis=0) * options.has_residual,
+        both=(told * slope).sum(axis=0) * options.has_residual,
+        length_slope=(slope * sharp * left).sum(axis=0),
+        residual_slope=(sharp * left).sum(axis=0),
+        cross=np.stack([sloped, pairs * options.has_residual]),
+        own=own,
+        sharpness=(weight * eta**2).sum(axis=0),
+        sharpness_slope=(left * eta).sum(axis=0),
+    )
+    return seen, agents
+
+
+def _run_precision(told: FloatArray, by_s: FloatArray) -> FloatArray:
+    """Return what the runs say of the agents' pairs, given the tasks."""
+    n = told.shape[0]
     precision = np.zeros((2 * n, 2 * n))
-    logit, s = np.arange(n), np.arange(n, 2 * n)
-    of_alpha, of_beta = priors.alpha.sd**-2, priors.beta.sd**-2
-    shift = steepening * pivot  # derivative of alpha = logit - beta * pivot by s
-    precision[logit, logit] = weight.sum(axis=1) + of_alpha
-    precision[logit, s] = precision[s, logit] = (weight * by_s).sum(axis=1) + of_alpha * shift
-    precision[s, s] = (weight * by_s**2).sum(axis=1) + of_alpha * shift**2
-    precision[s, s] += of_beta * steepening**2 + 0.1  # never flat, however flat the curve
+    at, s = np.arange(n), np.arange(n, 2 * n)
+    precision[at, at] = told.sum(axis=1)
+    precision[at, s] = precision[s, at] = (told * by_s).sum(axis=1)
+    precision[s, s] = (told * by_s**2).sum(axis=1) + 0.1  # never flat, however flat the curve
     return precision
 
 
-def _solve_tasks(
+def _explained(
     design: Design,
     priors: HorizonPriors,
-    precision: FloatArray,
-    log_scales: FloatArray,
-    right: FloatArray,
+    options: HorizonOptions,
+    point: Point,
+    seen: _Curvature,
+    human_count: FloatArray,
 ) -> FloatArray:
-    """Apply the covariance of the difficulties (tasks in families, with data) to columns."""
-    var_global, var_family = np.exp(2 * log_scales[:2])
-    human, estimate = np.exp(-2 * log_scales[2:])
+    """Return what the agents' pairs lose of their precision because the tasks are unknown.
+
+    The tasks' own precision is a tree: families in a root, tasks in families, each task's length
+    and residual tied by the runs. It is sparse, and so is its factor.
+    """
     n_tasks, n_families = len(design.tasks), len(design.families)
-    runs = np.bincount(design.run_task, minlength=n_tasks)
+    family, task = 1 + design.task_family, 1 + n_families + np.arange(n_tasks)
+    of_global, of_family = float(point.sigma_global) ** -2, float(point.sigma_family) ** -2
+    sigma = np.asarray(point.sigma_human)
+    sigma = sigma[task_source_index(design, options)] if sigma.ndim else sigma
     estimates = np.bincount(design.estimate_task, minlength=n_tasks)
-    data = (runs * human + estimates * estimate + precision)[:, None]
-    shrink = 1 / (1 + var_family * data)
-    q, h = np.zeros((n_families, 1)), np.zeros((n_families, right.shape[1]))
-    np.add.at(q, design.task_family, data * shrink)
-    np.add.at(h, design.task_family, right * shrink)
-    shrink_family = 1 / (1 + var_global * q)
-    total = priors.mu_global.sd**-2 + (q * shrink_family).sum()
-    mu_global = (h * shrink_family).sum(axis=0) / total
-    mu_family = shrink_family * (mu_global + var_global * h)
-    solved: FloatArray = shrink * (mu_family[design.task_family] + var_family * right)
-    return solved
+    data = human_count * sigma**-2 + estimates * float(point.sigma_estimate) ** -2
+    ones_f, ones_t = np.ones(n_families), np.ones(n_tasks)
+    families = 1 + np.arange(n_families)
+    root = np.zeros(n_families, dtype=np.int64)
+    entries: list[tuple[Any, ...]] = [
+        ([0], [0], [priors.mu_global.sd**-2 + n_families * of_global]),
+        (families, families, of_global * ones_f),
+        (families, root, -of_global * ones_f),
+        (root, families, -of_global * ones_f),
+        (family, family, of_family * ones_t),
+        (family, task, -of_family * ones_t),
+        (task, family, -of_family * ones_t),
+        (task, task, of_family + data + seen.length),
+    ]
+    size = 1 + n_families + n_tasks
+    cross = np.zeros((size, seen.own.shape[0]))
+    cross[task] = seen.cross[0]
+    if options.has_residual:
+        rest, entries_of_rest, size = _residual_entries(design, point, seen, task, size)
+        entries += entries_of_rest
+        cross = np.concatenate([cross, np.zeros((size - cross.shape[0], cross.shape[1]))])
+        cross[rest] = seen.cross[1]
+    i, j, value = (np.concatenate([np.asarray(entry[k]) for entry in entries]) for k in range(3))
+    precision = coo_array((value, (i, j)), shape=(size, size)).tocsc()
+    explained: FloatArray = cross.T @ splu(precision).solve(cross)
+    return explained
 
 
-def _inverse_root(precision: FloatArray) -> FloatArray:
-    """Return an upper triangular R with R R' = inverse; rounding cannot make it fail."""
-    scale = 1 / np.sqrt(np.diag(precision))
-    scaled = precision * scale * scale[:, None]
-    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-    positive = vectors * np.maximum(values, 1e-10) @ vectors.T
-    root = np.linalg.cholesky((positive + positive.T) / 2 + 1e-12 * np.eye(scale.size))
-    inverse: FloatArray = solve_triangular(root, np.eye(scale.size), lower=True).T * scale[:, None]
-    return inverse
+def _residual_entries(
+    design: Design, point: Point, seen: _Curvature, task: NDArray[np.int64], size: int
+) -> tuple[NDArray[np.int64], list[tuple[Any, ...]], int]:
+    """Return the residuals' places, their entries of the tasks' precision, and its new size."""
+    n_tasks = task.size
+    rest = size + np.arange(n_tasks, dtype=np.int64)
+    size += n_tasks
+    assert point.sigma_residual_task is not None
+    of_task = float(point.sigma_residual_task) ** -2
+    entries: list[tuple[Any, ...]] = [
+        (rest, rest, of_task + seen.residual),
+        (rest, task, seen.both),
+        (task, rest, seen.both),
+    ]
+    if point.sigma_residual_family is not None:
+        of_family = float(point.sigma_residual_family) ** -2
+        family = size + design.task_family
+        families = size + np.arange(len(design.families))
+        size += len(design.families)
+        ones = np.ones(n_tasks)
+        entries += [
+            (families, families, of_family * np.ones(families.size)),
+            (family, family, of_task * ones),
+            (rest, family, -of_task * ones),
+            (family, rest, -of_task * ones),
+        ]
+    return rest, entries, size

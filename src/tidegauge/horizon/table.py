@@ -77,7 +77,7 @@ def horizons_table(
         "average": (weights * design.successes).sum(axis=1),
     }
     for name in ("p50", "p80"):
-        columns |= _interval_columns(name, getattr(horizons, name))
+        columns |= interval_columns(name, getattr(horizons, name))
     for bucket, (low, high) in BUCKETS.items():
         inside = (design.human_minutes >= low) & (design.human_minutes < high)
         won = (weights * design.successes)[:, inside].sum(axis=1)
@@ -88,13 +88,14 @@ def horizons_table(
         dates[agent].isoformat() if agent in dates else "" for agent in design.agents
     ]
     for name in ("p50_marginal", "p80_marginal"):
-        columns |= _interval_columns(name, getattr(horizons, name))
+        columns |= interval_columns(name, getattr(horizons, name))
     columns["p50_beyond"] = horizons.p50_beyond
     columns["n_runs"] = design.attempts.sum(axis=1).astype(int)
     return pd.DataFrame(columns)
 
 
-def _interval_columns(name: str, interval: Interval) -> dict[str, FloatArray]:
+def interval_columns(name: str, interval: Interval) -> dict[str, FloatArray]:
+    """Return a median and its 95 % interval as METR names the columns."""
     return {name: interval.median, f"{name}q0.025": interval.low, f"{name}q0.975": interval.high}
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegauge.errors import RunFileError
+from tidegauge.errors import InputError, RunFileError
+from tidegauge.horizon.filters import RowFilter, Sieve
 from tidegauge.progress import SILENT, Progress
 from tidegauge.schema.faults import HUMAN, show_value
 from tidegauge.schema.runs import RunReader, RunRecord
@@ -134,21 +135,28 @@ class Tally:
         return False
 
 
-def read_tally(sources: Sequence[Path | str], *, progress: Progress = SILENT) -> Tally:
+def read_tally(
+    sources: Sequence[Path | str],
+    *,
+    filters: Sequence[RowFilter] = (),
+    progress: Progress = SILENT,
+) -> Tally:
     """Read files of run records in one pass, holding one line at a time.
 
     Raises
     ------
     RunFileError
         Faulty lines, tasks whose rows disagree, or no agent run at all.
+    InputError
+        A filter on a field that no record has, or filters that leave no agent run.
     """
-    tally = Tally()
+    tally, sieve = Tally(), Sieve(filters)
     problems: list[str] = []
     n_problems = 0
     for source in _distinct(sources, tally):
-        reader = RunReader(source)
+        reader = RunReader(source, keep_unknown=sieve.needs_unknown)
         with progress.step(f"reading {reader.name}") as step:
-            for record in reader:
+            for record in sieve(reader) if filters else reader:
                 tally.add(record, reader)
                 if tally.n_rows % _ROWS_PER_UPDATE == 0:
                     step.update(tally.n_rows)
@@ -158,11 +166,14 @@ def read_tally(sources: Sequence[Path | str], *, progress: Progress = SILENT) ->
         except RunFileError as error:
             problems += error.problems
             n_problems += error.n_problems
+    if not n_problems and (problem := sieve.problem(any_agent=bool(tally.cells))):
+        raise InputError(problem)
     if not n_problems and not tally.cells:
         names = ", ".join(map(str, sources))
         problems, n_problems = [f"{names}: no agent runs, every alias is 'human'; add some"], 1
     if n_problems:
         raise RunFileError(problems, n_problems)
+    tally.notes += sieve.notes()
     _note_repeats(tally)
     return tally
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegauge.horizon.design import Design
+from tidegauge.horizon.layout import DIMS, Point, groups_of, sources_of
 from tidegauge.horizon.likelihood import log_likelihoods, tried_cells
-from tidegauge.horizon.packing import Point
+from tidegauge.horizon.options import HorizonOptions
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major at every import
@@ -20,18 +21,24 @@ if TYPE_CHECKING:
     from tidegauge.horizon.fit import HorizonFit
 
 _STORED_LOG_LIKELIHOODS = 25_000_000  # values: 100 MB; more draws are thinned in the file alone
-_SCALARS = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")
 
 
-def posterior_of(design: Design, point: Point, draws: Draws) -> az.InferenceData:
+def posterior_of(
+    design: Design, options: HorizonOptions, point: Point, draws: Draws
+) -> az.InferenceData:
     """Return posterior and sample statistics with named dimensions."""
-    vectors = {"mu_family": "family", "mu_task": "task", "alpha": "agent", "beta": "agent"}
-    names = [*_SCALARS, *vectors]
+    dims = {name: [dim] for name, dim in DIMS.items()}
+    if options.human_scale == "source":
+        dims["sigma_human"] = ["source"]
+    posterior = point.present()
+    coords = {name: design.coords[name] for name in ("agent", "task", "family")}
+    coords |= {"group": groups_of(design, options), "source": sources_of(design, options)}
+    used = {dim for name in posterior for dim in dims.get(name, ())}
     return az.from_dict(
-        posterior={name: getattr(point, name) for name in names},
+        posterior=posterior,
         sample_stats=draws.statistics,
-        coords={name: design.coords[name] for name in ("agent", "task", "family")},
-        dims={name: [dim] for name, dim in vectors.items()},
+        coords={name: list(values) for name, values in coords.items() if name in used},
+        dims=dims,
     )
 
 
@@ -58,6 +65,10 @@ def stored_trace(fit: HorizonFit) -> az.InferenceData:
         "cell_agent": ("cell", np.array(design.agents, dtype=str)[cells.agent]),
         "cell_task": ("cell", np.array(design.tasks, dtype=str)[cells.task]),
     }
+    tasks = np.array(design.tasks, dtype=str)
+    for dim, index in (("run", design.run_task), ("estimate", design.estimate_task)):
+        if index.size:
+            coords[f"{dim}_task"] = (dim, tasks[index])
     pointwise = az.from_dict(
         log_likelihood=likelihood,
         observed_data={name: value for name, value in observed.items() if value.size},
@@ -66,6 +77,6 @@ def stored_trace(fit: HorizonFit) -> az.InferenceData:
     for group in ("log_likelihood", "observed_data"):
         pointwise[group] = pointwise[group].assign_coords(coords)
     pointwise.log_likelihood.attrs["thinned_by"] = thin
-    trace = posterior_of(design, fit.point, fit.draws)
+    trace = posterior_of(design, fit.options, fit.point, fit.draws)
     trace.extend(pointwise)
     return trace

@@ -175,7 +175,10 @@ def _replicated_rates(fit: StoredFit) -> Sequence[RateCheck]:
         return []
     rng = np.random.default_rng(fit.manifest.seed or 0)
     alpha, beta = posterior.alpha[posterior.chosen], posterior.beta[posterior.chosen]
-    return rate_checks(posterior.counts, posterior.mu_task, alpha, beta, rng)
+    mu_task = posterior.mu_task
+    return rate_checks(
+        posterior.counts, lambda a: alpha[:, a, None] + beta[:, a, None] * mu_task, rng
+    )
 
 
 def all_charts(content: Content) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return float(self.completed_at - self.started_at) / MILLISECONDS_PER_MINUTE
 
 
-_KNOWN = frozenset(RunRecord.__struct_fields__) - {"unknown"}
+KNOWN_FIELDS = frozenset(RunRecord.__struct_fields__) - {"unknown"}
 _NUL = b"\\u0000"  # as JSON writes it; rare enough for the slow path to look where it is
 _BACKSLASH = ord("\\")  # the search for a single byte is almost free, and few lines have it
 _decode = msgspec.json.Decoder(RunRecord, strict=True).decode
@@ -281,7 +281,7 @@ def _is_sound(record: RunRecord) -> bool:
 
 def _convert(row: Mapping[str, Any], *, keep_unknown: bool) -> RunRecord:
     """Build the record of a sound row whose optional fields JSON proper does not allow (NaN)."""
-    known = {name: value for name, value in row.items() if name in _KNOWN}
+    known = {name: value for name, value in row.items() if name in KNOWN_FIELDS}
     known = {name: None if value != value else value for name, value in known.items()}
     for name in ("score_binarized", "human_minutes", "score_cont", "score"):
         if known.get(name) is not None:
@@ -291,5 +291,5 @@ def _convert(row: Mapping[str, Any], *, keep_unknown: bool) -> RunRecord:
 
 
 def _with_unknown(record: RunRecord, row: Mapping[str, Any]) -> RunRecord:
-    unknown = {name: value for name, value in row.items() if name not in _KNOWN}
+    unknown = {name: value for name, value in row.items() if name not in KNOWN_FIELDS}
     return msgspec.structs.replace(record, unknown=unknown) if unknown else record

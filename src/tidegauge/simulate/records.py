@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,17 @@ from numpy.typing import NDArray
 from tidegauge.io import atomic_folder
 from tidegauge.progress import SILENT, Progress
 from tidegauge.schema.runs import HUMAN, MILLISECONDS_PER_MINUTE, RunRecord, write_runs
-from tidegauge.simulate.runs import HCAST, RE_BENCH, SWAA, SimulatedRuns
+from tidegauge.simulate.beyond import Beyond, draw_continuous_scores
+from tidegauge.simulate.runs import (
+    DOUBLING_DAYS,
+    HCAST,
+    RE_BENCH,
+    SWAA,
+    RunsTruth,
+    SimulatedRuns,
+)
 
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _EPOCH_MS = 1_735_689_600_000  # 1 January 2025: runs need some clock
@@ -83,12 +94,22 @@ def _draw_human_runs(
         if name == SWAA and total > 3 * _FAVOURITE_RUNS:
             counts = _with_one_favourite(counts)
         for task, count in zip(tasks.tolist(), counts.tolist(), strict=True):
-            logs = truth.mu_task[task] + truth.sigma_human * rng.normal(size=count)
+            logs = truth.mu_task[task] + truth.sigma_human * _noise(truth, count, rng)
             window = name == RE_BENCH
-            runs += [(task, _RE_BENCH_WINDOW_MINUTES if window else 2.0**log) for log in logs]
+            for log in logs:
+                minutes = _RE_BENCH_WINDOW_MINUTES if window else 2.0**log
+                if truth.beyond and name == HCAST and minutes >= 1:
+                    minutes = float(math.floor(minutes))  # as METR's own file has them
+                runs.append((task, minutes))
     won = np.zeros(len(runs), dtype=bool)
     won[rng.permutation(len(runs))[: shape.human_successes]] = True
     return [(task, minutes, bool(w)) for (task, minutes), w in zip(runs, won, strict=True)]
+
+
+def _noise(truth: RunsTruth, count: int, rng: np.random.Generator) -> FloatArray:
+    if truth.beyond:
+        return rng.standard_t(truth.beyond.nu, size=count)
+    return rng.normal(size=count)
 
 
 def _with_one_favourite(counts: IntArray) -> IntArray:
@@ -109,7 +130,9 @@ def _draw_task_fields(
 ) -> list[dict[str, object]]:
     """Return the columns that every row of a task shares; human_minutes as METR makes it."""
     truth = simulated.truth
-    estimates = 2.0 ** (truth.mu_task + truth.sigma_estimate * rng.normal(size=truth.mu_task.size))
+    bias = truth.beyond.delta_estimate if truth.beyond else 0.0
+    noise = truth.sigma_estimate * rng.normal(size=truth.mu_task.size)
+    estimates = 2.0 ** (truth.mu_task + noise + bias)
     timed = {task for task, _, _ in human}
     fields: list[dict[str, object]] = []
     for task, name in enumerate(simulated.task_names):
@@ -156,27 +179,33 @@ def _draw_agent_records(
     weights = rng.gamma(4.0, size=n_cells)
     attempts = rng.multinomial(shape.rows - n_human, weights / weights.sum())
     eta = truth.alpha[:, None] + truth.beta[:, None] * truth.mu_task
-    successes = rng.binomial(attempts, 1 / (1 + np.exp(-eta.ravel())))
+    if truth.beyond:
+        eta = eta + truth.beyond.residual
+    chance = 1 / (1 + np.exp(-eta.ravel()))
+    successes = rng.binomial(attempts, chance)
     number = n_human
     for cell in np.flatnonzero(attempts).tolist():
         agent, task = divmod(cell, shape.tasks)
-        for i in range(int(attempts[cell])):
+        won = np.arange(attempts[cell]) < successes[cell]
+        scores = won.astype(float)
+        if truth.beyond and simulated.task_source[task] == RE_BENCH:
+            scores = draw_continuous_scores(chance[cell], won, rng)
+        for success, score in zip(won.tolist(), scores.tolist(), strict=True):
             number += 1
-            success = float(i < successes[cell])
             began = _EPOCH_MS + number * 1000
             yield RunRecord(
                 **shared[task],  # type: ignore[arg-type]
                 run_id=f"run_{number}",
                 alias=simulated.agent_names[agent],
                 model=simulated.agent_names[agent],
-                score_cont=success,
-                score_binarized=success,
+                score_cont=score,
+                score_binarized=float(success),
                 started_at=began,
                 completed_at=began + 600_000,
             )
 
 
-def _describe(simulated: SimulatedRuns) -> dict[str, object]:
+def _describe(simulated: SimulatedRuns) -> dict[str, Any]:
     """Return the truth as plain data, with the horizons in minutes that a fit should find."""
     truth = simulated.truth
     scalars = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")
@@ -185,7 +214,7 @@ def _describe(simulated: SimulatedRuns) -> dict[str, object]:
     agents = zip(
         simulated.agent_names, truth.alpha, truth.beta, p50, p80, truth.release, strict=True
     )
-    return {
+    described: dict[str, Any] = {
         "seed": simulated.seed,
         "parameters": {name: getattr(truth, name) for name in scalars},
         "families": dict(zip(simulated.family_names, truth.mu_family.tolist(), strict=True)),
@@ -195,3 +224,21 @@ def _describe(simulated: SimulatedRuns) -> dict[str, object]:
             for name, a, b, t50, t80, day in agents
         },
     }
+    return _with_beyond(described, simulated, truth.beyond) if truth.beyond else described
+
+
+def _with_beyond(
+    described: dict[str, Any], simulated: SimulatedRuns, beyond: Beyond
+) -> dict[str, Any]:
+    """Add what only the full model has; p50 and p80 are typical, those beside them marginal."""
+    truth = simulated.truth
+    names = ("nu", "delta_estimate", "sigma_residual_family", "sigma_residual_task")
+    described["parameters"] |= {name: getattr(beyond, name) for name in names}
+    described["parameters"] |= {"sigma_residual": beyond.sigma_residual}
+    described["trend"] = {"shape": "linear", "doubling_days": DOUBLING_DAYS}
+    described["residuals"] = dict(zip(simulated.task_names, beyond.residual.tolist(), strict=True))
+    for name, success in (("p50_marginal", 0.5), ("p80_marginal", 0.8)):
+        minutes = 2.0 ** ((beyond.marginal_logit(success) - truth.alpha) / truth.beta)
+        for agent, value in zip(simulated.agent_names, minutes.tolist(), strict=True):
+            described["agents"][agent][name] = value
+    return described

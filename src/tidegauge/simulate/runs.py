@@ -1,7 +1,7 @@
 """Run records with a known truth, by default at the scale METR published.
 
 The truth is the core horizon model: families, tasks, human noise, estimates and success curves.
-`records` draws the rows.
+That of the full model adds what `beyond` holds. `records` draws the rows.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.errors import InputError
+from tidegauge.simulate.beyond import Beyond, draw_beyond
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 HCAST, SWAA, RE_BENCH = "HCAST", "SWAA", "RE-Bench"
+DOUBLING_DAYS = 210.0  # of the horizon over release dates: about seven months
 _MU_GLOBAL, _SIGMA_GLOBAL, _SIGMA_FAMILY = 4.5, 3.0, 1.2  # log2 minutes
 
 
@@ -91,7 +93,10 @@ def scaled_shape(
 
 @dataclass(frozen=True)
 class RunsTruth:
-    """The parameters the records are drawn from; lengths are log2 minutes."""
+    """The parameters the records are drawn from; lengths are log2 minutes.
+
+    `beyond` is what only the full model has.
+    """
 
     mu_global: float
     sigma_global: float
@@ -104,6 +109,7 @@ class RunsTruth:
     alpha: FloatArray
     beta: FloatArray
     release: tuple[date, ...]
+    beyond: Beyond | None = None
 
 
 @dataclass(frozen=True)
@@ -119,8 +125,14 @@ class SimulatedRuns:
     task_source: tuple[str, ...]
 
 
-def simulate_runs(shape: RunsShape = PUBLISHED, *, seed: int) -> SimulatedRuns:
-    """Draw a truth that looks like METR's data and lay out its tasks."""
+def simulate_runs(shape: RunsShape = PUBLISHED, *, seed: int, full: bool = False) -> SimulatedRuns:
+    """Draw a truth that looks like METR's data and lay out its tasks.
+
+    Parameters
+    ----------
+    full : bool
+        Draw from the full model: the same lengths and agents, with more around them.
+    """
     rng = np.random.default_rng([seed, 0])
     # Shortest families first: SWAA is made of them, RE-Bench of the longest.
     mu_family = np.sort(rng.normal(_MU_GLOBAL, _SIGMA_GLOBAL, shape.families))
@@ -131,7 +143,7 @@ def simulate_runs(shape: RunsShape = PUBLISHED, *, seed: int) -> SimulatedRuns:
         mu_global=_MU_GLOBAL,
         sigma_global=_SIGMA_GLOBAL,
         sigma_family=_SIGMA_FAMILY,
-        sigma_human=1.0,
+        sigma_human=1.2 if full else 1.0,
         sigma_estimate=1.4,
         mu_family=mu_family,
         task_family=task_family,
@@ -139,6 +151,7 @@ def simulate_runs(shape: RunsShape = PUBLISHED, *, seed: int) -> SimulatedRuns:
         alpha=alpha,
         beta=beta,
         release=release,
+        beyond=draw_beyond(task_family, np.random.default_rng([seed, 2])) if full else None,
     )
     first_re_bench = shape.families - shape.re_bench_tasks
     sources = np.where(
@@ -180,9 +193,9 @@ def _families_of_tasks(shape: RunsShape, rng: np.random.Generator) -> IntArray:
 def _draw_agents(
     n_agents: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, tuple[date, ...]]:
-    """Space releases over six years with a horizon that doubles about every seven months."""
+    """Space releases over six years with a horizon that doubles every `DOUBLING_DAYS`."""
     days = np.sort(rng.integers(0, 6 * 365, n_agents))
-    log2_p50 = -3.0 + days / 210 + rng.normal(0, 0.8, n_agents)
+    log2_p50 = -3.0 + days / DOUBLING_DAYS + rng.normal(0, 0.8, n_agents)
     beta = -rng.lognormal(np.log(0.6), 0.25, n_agents)
     release = tuple(date(2020, 1, 1) + timedelta(days=int(day)) for day in days)
     return -beta * log2_p50, beta, release

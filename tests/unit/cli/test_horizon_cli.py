@@ -8,40 +8,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from builders import agent_row, human_row, small_rows, write_rows
-from tidegauge.cli.main import main
+from calls import Call, Said
 
 Row = dict[str, Any]
-
-
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Said]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Run the command line in this process; an exception that escapes it fails the test."""
-
-    def run(*arguments: object) -> Said:
-        with pytest.raises(SystemExit) as exit_:
-            main([str(argument) for argument in arguments])
-        code = exit_.value.code
-        assert isinstance(code, int)
-        return Said(code, *capsys.readouterr())
-
-    return run
 
 
 def spoil(**fields: Any) -> bytes:
@@ -251,13 +227,6 @@ def test_a_fit_that_did_not_converge_writes_its_files_and_exits_1(
     assert diagnostics["converged"] is False
     assert (diagnostics["draws"], diagnostics["chains"]) == (20, 2)  # exactly what was asked for
     assert (out / "horizons.csv").exists()
-
-
-def test_the_full_model_is_refused_before_anything_is_read(call: Call, tmp_path: Path) -> None:
-    said = call("horizon", "fit", tmp_path / "none", "--out", tmp_path / "out", "--model", "full")
-    assert said.code == 2
-    assert said.err == "error: --model full is not available yet; use --model core\n"
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize(

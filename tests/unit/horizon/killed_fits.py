@@ -25,7 +25,7 @@ import tidegauge.horizon.outputs  # noqa: F401
 from tidegauge.cli.main import main
 from tidegauge.io import finish_commit
 
-TABLES = ("horizons.csv", "parameters.csv", "tasks.csv")
+TABLES = ("domains.csv", "horizons.csv", "pairs.csv", "parameters.csv", "tasks.csv")
 FILES = {*TABLES, "diagnostics.json", "manifest.json", "posterior.nc"}
 KILLS = 12
 

@@ -21,12 +21,12 @@ from builders import TASKS, agent_row, human_row, small_rows, write_rows
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import Analysis, AnalysisOptions, analyse
 from tidegauge.horizon.frequentist import FrequentistOptions
-from tidegauge.horizon.options import HorizonOptions
+from tidegauge.horizon.options import DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.outputs import write_outputs
 from tidegauge.horizon.trace import stored_trace
 
 QUICK = SamplerConfig(draws=60, tune=60, chains=2, seed=3)
-TABLES = ("horizons.csv", "tasks.csv", "parameters.csv")
+TABLES = ("horizons.csv", "tasks.csv", "parameters.csv", "pairs.csv", "domains.csv")
 FILES = {*TABLES, "diagnostics.json", "posterior.nc", "manifest.json"}
 
 METR_COLUMNS = [
@@ -100,7 +100,9 @@ def test_every_method_writes_the_same_columns(runs: Path, tmp_path: Path, method
     write_outputs(quick_fit(runs, method=method, frequentist=quick).outputs, tmp_path)
     table = pd.read_csv(tmp_path / "horizons.csv")
     assert table.columns.tolist() == METR_COLUMNS + OUR_COLUMNS
-    assert set(os.listdir(tmp_path)) == {"horizons.csv", "diagnostics.json", "manifest.json"}
+    assert set(os.listdir(tmp_path)) == {
+        *("horizons.csv", "pairs.csv", "diagnostics.json", "manifest.json")
+    }
 
 
 def test_medians_in_the_table_are_those_of_the_draws(analysis: Analysis, folder: Path) -> None:
@@ -181,9 +183,11 @@ def test_the_manifest_is_enough_to_repeat_the_fit(folder: Path, runs: Path) -> N
     settings = found["settings"]
     assert settings["sampler"] == dataclasses.asdict(QUICK)
     assert settings["options"]["failures"] == "ignore"
-    assert set(settings["priors"]) == {
-        *("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate"),
-        *("alpha", "beta"),
+    assert settings["model"] == "core"
+    assert settings["priors"] == dataclasses.asdict(DEFAULT_PRIORS) | {
+        name: {**dataclasses.asdict(getattr(DEFAULT_PRIORS, name)), "upper": "inf"}
+        for name in dataclasses.asdict(DEFAULT_PRIORS)
+        if name != "beta"
     }
     assert {"tidegauge", "python", "libraries", "created_at"} <= set(found)
     assert found["notes"] == [
@@ -286,7 +290,7 @@ def test_another_method_in_the_same_folder_leaves_nothing_of_the_first(
     assert set(os.listdir(tmp_path)) == {*FILES, "plots", "notes.md"}
     write_outputs(quick_fit(runs, method="grid").outputs, tmp_path)
     assert set(os.listdir(tmp_path)) == {
-        *("horizons.csv", "diagnostics.json", "manifest.json", "notes.md")
+        *("horizons.csv", "pairs.csv", "diagnostics.json", "manifest.json", "notes.md")
     }
     assert (tmp_path / "notes.md").read_text() == "mine"
     assert json.loads((tmp_path / "manifest.json").read_text())["kind"] == "horizon/grid"

@@ -1,0 +1,37 @@
+"""How the compiled functions of the horizon model are compiled: cached, and free to vectorise."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numba
+
+_HERE = Path(__file__).parent
+_SOURCES = (
+    *("jit.py", "layout.py", "packing.py", "kernel*.py", "tree.py"),
+    *("coordinates.py", "whitening.py"),
+)
+
+
+def _drop_stale_cache() -> None:
+    """Remove compiled functions that are older than any file they are made from.
+
+    Numba compares a cached function with its own file only, but constants and inlined functions
+    come from the other files: after a change of one of those it would run the old code.
+    """
+    sources = [path for name in _SOURCES for path in _HERE.glob(name)]
+    newest = max(path.stat().st_mtime for path in sources)
+    folders = [_HERE / "__pycache__"]
+    if numba.config.CACHE_DIR:
+        folders += Path(numba.config.CACHE_DIR).glob(f"{_HERE.name}_*")
+    for folder in folders:
+        for index in folder.glob("*.nbi"):
+            with contextlib.suppress(OSError):  # another process, or a folder that is not ours
+                if index.stat().st_mtime < newest:
+                    index.unlink()
+
+
+_drop_stale_cache()
+jit = numba.njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
+jit_exact = numba.njit(cache=True, error_model="numpy", fastmath={"contract"})  # order matters

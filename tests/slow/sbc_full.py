@@ -1,0 +1,86 @@
+"""Simulation-based calibration of the options of the full model: truths from the prior, refitted.
+
+Run as a script it draws the rank histograms of all studies or of those named:
+``python tests/slow/sbc_full.py docs/figures [residual student_t ...]``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from sbc import KEPT, draw, p_values
+
+from full_designs import draw_full_design, full_prior_truth, scalar_names
+from tidegauge.engine.calibration import rank_among
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.engine.parallel import parallel_map
+from tidegauge.horizon.fit import fit_horizon
+from tidegauge.horizon.options import HorizonOptions
+from tidegauge.progress import LineProgress
+
+FITS = 300
+SAMPLER = SamplerConfig(draws=750, tune=400, chains=2, target_accept=0.95, cores=1)
+SIZES = {"n_agents": 5, "n_tasks": 12, "n_families": 4}
+
+# Every option in one of them. Continuous scores have a likelihood but no way to be drawn from it,
+# so they are not here.
+STUDIES = {
+    "residual": HorizonOptions(residual="family", discrimination=True, estimate_bias=True),
+    "student_t": HorizonOptions(
+        noise="student_t", human_scale="source", failures="censor", rounding=True
+    ),
+    "weibull": HorizonOptions(noise="weibull", noise_growth=True, rounding=True),
+    "pooling": HorizonOptions(pooling="lab", trend="linear"),
+    "kink": HorizonOptions(trend="kink", human_prior="half_cauchy_1"),
+    "quadratic": HorizonOptions(trend="quadratic", pooling="all", human_prior="half_normal_2"),
+    "logistic": HorizonOptions(trend="logistic", residual="task"),
+}
+# Of vectors, which are exchangeable, the first entry is watched.
+_VECTORS = ("mu_task", "residual_family", "residual", "log_discrimination")
+_AGENT_VECTORS = ("group_horizon", "group_slope", "alpha", "beta")
+
+
+def ranks_of_one_fit(item: tuple[str, int]) -> dict[str, float]:
+    """Draw a truth and data, fit them, and rank the truth among the draws."""
+    study, seed = item
+    options = STUDIES[study]
+    rng = np.random.default_rng([list(STUDIES).index(study), seed])
+    truth = full_prior_truth(rng, options=options, **SIZES)
+    design = draw_full_design(truth, rng, runs_per_cell=5)
+    fit = fit_horizon(design, options=options, sampler=SAMPLER, patient=False)
+    ranks: dict[str, float] = {"converged": fit.diagnosis.divergences == 0}
+    for name in (*scalar_names(options), *_VECTORS, *_AGENT_VECTORS):
+        if name in truth.values:
+            value, draws = np.asarray(truth.values[name]), getattr(fit.point, name)
+            if value.ndim:
+                name, value, draws = f"{name}[0]", value[0], draws[..., 0]
+            ranks[name] = int(rank_among(draws, value, kept=KEPT))
+    return ranks
+
+
+def run_study(study: str, *, fits: int = FITS) -> dict[str, np.ndarray]:
+    """Return the ranks of every watched parameter, one entry a fit."""
+    found = parallel_map(
+        ranks_of_one_fit,
+        [(study, seed) for seed in range(fits)],
+        label=f"calibration fits, {study}",
+        progress=LineProgress(),
+    )
+    return {name: np.array([row[name] for row in found]) for name in found[0]}
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[2:] or STUDIES:
+        ranks = run_study(name)
+        draw(ranks, target / f"sbc_full_{name}")
+        share = float(ranks["converged"].mean())
+        print(name, json.dumps({**p_values(ranks), "without divergences": share}), flush=True)
