@@ -56,9 +56,10 @@ class Manifest:
         return self.kind.removeprefix("horizon/")
 
     @property
-    def is_core(self) -> bool:
-        """Whether the posterior is that of the core model."""
-        return self.settings.get("model") == "core"
+    def options(self) -> dict[str, Any]:
+        """The model's options by name; empty for methods without."""
+        found = self.settings.get("options")
+        return found if isinstance(found, dict) else {}
 
     @property
     def seed(self) -> int | None:
@@ -96,7 +97,8 @@ class Posterior:
     """Draws of the success curves, all chains together, and some of the tasks' difficulty.
 
     `alpha`, `beta` (draw, agent); `mu_task` (chosen, task) in log2 minutes belongs to the draws
-    `chosen` (at most about TASK_DRAWS).
+    `chosen` (at most about TASK_DRAWS), as do `residual` (logits) and `log_discrimination`, which
+    are zero where the model has none.
     """
 
     alpha: FloatArray
@@ -104,6 +106,15 @@ class Posterior:
     mu_task: FloatArray
     chosen: IntArray
     counts: Counts
+    residual: FloatArray
+    log_discrimination: FloatArray
+
+    def logits(self, agent: int) -> FloatArray:
+        """Return the logit (chosen, task) of an agent's success on every task."""
+        alpha, beta = self.alpha[self.chosen, agent], self.beta[self.chosen, agent]
+        plain = alpha[:, None] + beta[:, None] * self.mu_task + self.residual
+        logits: FloatArray = np.exp(self.log_discrimination) * plain
+        return logits
 
 
 @dataclass(frozen=True)
@@ -273,7 +284,13 @@ def _from_netcdf(
         n_chains, n_draws = draws.sizes["chain"], draws.sizes["draw"]
         step = max(1, n_chains * n_draws // TASK_DRAWS)
         kept = np.arange(0, n_draws, step)
-        mu_task = np.asarray(draws["mu_task"].isel(draw=kept), dtype=float)
+
+        def by_task(name: str) -> FloatArray:
+            if name not in draws.variables:
+                return np.zeros((n_chains * kept.size, len(tasks)))
+            values = np.asarray(draws[name].isel(draw=kept), dtype=float)
+            return values.reshape(-1, len(tasks))[:, task_order]
+
         attempts, successes = np.zeros((2, len(agents), len(tasks)))
         cell = (
             _places(data["cell_agent"].values, agents),
@@ -287,9 +304,11 @@ def _from_netcdf(
         return Posterior(
             alpha=alpha,
             beta=beta,
-            mu_task=mu_task.reshape(-1, len(tasks))[:, task_order],
+            mu_task=by_task("mu_task"),
             chosen=(np.arange(n_chains)[:, None] * n_draws + kept).ravel(),
             counts=Counts(agents, human_minutes, attempts, successes),
+            residual=by_task("residual"),
+            log_discrimination=by_task("log_discrimination"),
         )
 
 

@@ -71,7 +71,7 @@ def _from_netcdf(fit: StoredFit, posterior: Posterior, tasks: list[str]) -> list
                 return []
             sigma = sigma[:, [names.index(name) for name in source]]
         mu = posterior.mu_task[:, task]
-        options = fit.manifest.settings.get("options") or {}
+        options = fit.manifest.options
         if options.get("noise_growth"):
             growth = _flat(draws, "noise_growth")[posterior.chosen, None]
             sigma = sigma * np.exp2(growth * (mu - _MIDDLE_LOG2))

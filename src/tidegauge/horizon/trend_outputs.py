@@ -123,8 +123,8 @@ def write_trends(
         "model": options.model,
         "priors": options.priors,
         "sampler": options.sampler,
-        "since": options.since.isoformat() if options.since else None,
-        "frontier": options.frontier,
+        "agents": options.facts,
+        "filters": [str(condition) for condition in options.filters],
         "shapes": list(options.shapes),
     }
     with atomic_folder(folder, owned=FILES) as staging:

@@ -169,16 +169,11 @@ def _trend_limits(fit: StoredFit, log2: Any) -> tuple[float, float] | None:
 
 
 def _replicated_rates(fit: StoredFit) -> Sequence[RateCheck]:
-    """Replicate success rates; only the core model's success is these parameters alone."""
-    posterior = fit.posterior
-    if posterior is None or not fit.manifest.is_core:
+    """Replicate success rates, where runs were fitted as successes and failures."""
+    if fit.posterior is None or fit.manifest.options.get("scores", "binary") != "binary":
         return []
     rng = np.random.default_rng(fit.manifest.seed or 0)
-    alpha, beta = posterior.alpha[posterior.chosen], posterior.beta[posterior.chosen]
-    mu_task = posterior.mu_task
-    return rate_checks(
-        posterior.counts, lambda a: alpha[:, a, None] + beta[:, a, None] * mu_task, rng
-    )
+    return rate_checks(fit.posterior.counts, fit.posterior.logits, rng)
 
 
 def all_charts(content: Content) -> dict[str, Any]:
