@@ -159,7 +159,8 @@ def _read_trends(folder: Path) -> StoredTrends:
         remedy=remedy,
     )
     fan = _read_fan(folder / "trend_fan.csv", "shape", remedy=remedy)
-    numbers = ("weight", "elpd", "elpd_difference", "elpd_difference_se", "future_elpd_difference")
+    ends = ("difference", "difference_se")
+    numbers = ("weight", "pseudo_bma", *(f"{k}elpd_{end}" for k in ("", "future_") for end in ends))
     shapes = read_table(folder / "shapes.csv", ("shape",), numbers, remedy=remedy)
     agents = read_table(
         folder / "agents.csv", ("agent", "release_date"), ("log2_p50", "log2_p50_sd"), remedy=remedy

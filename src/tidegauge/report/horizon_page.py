@@ -27,6 +27,7 @@ from tidegauge.report.horizon_content import (
     headline_chart,
 )
 from tidegauge.report.horizon_headline import Size
+from tidegauge.report.horizon_methods import methods
 from tidegauge.report.horizon_page_charts import (
     curve_chart,
     difficulty_chart,
@@ -106,7 +107,7 @@ def _page(content: Content) -> Page:
             *_difficulty_sections(fit),
             *_predictive_sections(content),
             *study_sections(content.studies),
-            Section("Methods", words.methods(fit), "methods"),
+            Section("Methods", methods(fit), "methods"),
         ],
     )
 

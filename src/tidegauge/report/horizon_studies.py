@@ -111,23 +111,23 @@ def _trends_section(found: StoredTrends) -> Section:
         [
             row["shape"],
             f"{row['weight']:.2f}",
+            f"{row['pseudo_bma']:.2f}",
             _gap(row["elpd_difference"], row["elpd_difference_se"]),
-            _gap(
-                row["future_elpd_difference"], float(row.get("future_elpd_difference_se") or "nan")
-            ),
+            _gap(row["future_elpd_difference"], row["future_elpd_difference_se"]),
             months_text(found.trends[row["shape"]].months()),
         ]
         for row in found.shapes.to_dict("records")
     ]
     stacked = found.trends["stacked"]
-    rows.append(["stacked", "", "", "", months_text(stacked.months())])
+    rows.append(["stacked", "", "", "", "", months_text(stacked.months())])
     table = Table(
-        ("shape", "weight", "unseen agents", "future agents", "doubling time"),
+        ("shape", "weight", "pseudo-BMA", "unseen agents", "future agents", "doubling time"),
         rows,
         "Log score of an agent's measured horizon predicted from all others (unseen) and from "
         "those released before it (future), less the best shape's, with the standard error of "
         "the difference. Weights stack the shapes so that their mixture predicts unseen agents "
-        "best; with few agents they rest on little.",
+        "best; pseudo-BMA is how likely each would come first with other agents of this kind. "
+        "Where the two disagree, the agents are too few to tell the shapes apart.",
     )
     return Section("Trends", [Text(said), *figures, table, date_table(stacked)], "trends")
 
@@ -146,7 +146,7 @@ def _comparison_section(found: StoredComparison) -> Section:
         narrow = methods_chart(found.horizons, rate, _BOXES_NARROW, title=title)
         caption = "Dots are medians or point estimates, bars 95 % intervals."
         figures.append(Figure(chart_svg(wide), caption, chart_svg(narrow)))
-    switch = Switch("compared", [Choice("Success rate", ("50 %", "80 %"))], figures)
+    switch = Switch("compared-rates", [Choice("Success rate", ("50 %", "80 %"))], figures)
     rows, keys = [], []
     for row in found.scores.to_dict("records"):
         best = row["method"] == row["best"]
@@ -197,7 +197,7 @@ def _multiverse_section(found: StoredMultiverse) -> Section:
     if set(wide) == {"p50", "doubling"}:
         pairs = [(wide[name], narrow[name]) for name in ("p50", "doubling")]
         figures = [Figure(chart_svg(one), "", chart_svg(other)) for one, other in pairs]
-        choice = Choice("Answer", ("50 % horizon", "doubling time"))
+        choice = Choice("Answer", ("horizon", "doubling time"))
         blocks.append(Switch("multiverse-boxes", [choice], figures))
     else:
         blocks += [Figure(chart_svg(wide[k]), "", chart_svg(narrow[k])) for k in wide]
@@ -211,7 +211,8 @@ def _effects_table(effects: pd.DataFrame) -> Table:
     for row in effects.to_dict("records"):
         numbers = (row["typical_factor"], row["eta_squared"], row["mean_abs_rate_change"])
         shown = [f"{number:.2f}" if np.isfinite(number) else "–" for number in numbers]
-        rows.append([row["choice"], f"{row['levels']:.0f}", f"× {shown[0]}", *shown[1:]])
+        factor = "–" if shown[0] == "–" else f"× {shown[0]}"
+        rows.append([row["choice"], f"{row['levels']:.0f}", factor, *shown[1:]])
         keys.append([row["choice"], row["levels"], *numbers])
     return Table(
         ("choice", "levels", "p50 moves by", "share of variance", "doublings a year"),

@@ -28,6 +28,7 @@ _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _BEYOND = 512.0  # times the longest horizon measured: what a fan says further up is cut
 _BELOW = 16.0
 _MOST_MONTHS = 60.0
+_CENTURY_MONTHS = 1200.0
 WIDE, NARROW = Size(310, 220, columns=3), Size(250, 190, columns=1, narrow=True)
 
 
@@ -150,12 +151,14 @@ def months_text(months: Sequence[float]) -> str:
     """Return a doubling time and the ends of its interval as people say them."""
 
     def say(value: float) -> str:
-        return f"{value:.1f}" if np.isfinite(value) else "no doubling"
+        if not np.isfinite(value):
+            return "no doubling"
+        return f"{value:.1f}" if value <= _CENTURY_MONTHS else "over 100 years"
 
     middle, low, high = months
     if not np.isfinite(middle):
         return f"no doubling in most draws ({say(low)} to {say(high)} months)"
-    return f"{middle:.1f} months ({say(low)} to {say(high)})"
+    return f"{say(middle)} months ({say(low)} to {say(high)})"
 
 
 def milliseconds(day: str) -> int:
