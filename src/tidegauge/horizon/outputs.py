@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FILES = (
     *("horizons.csv", "tasks.csv", "parameters.csv", "diagnostics.json", "posterior.nc"),
     *("manifest.json", "plots", "report.html", "pairs.csv", "domains.csv", "rates.csv"),
+    *("trend.csv", "trend_fan.csv"),
 )
 
 
