@@ -10,8 +10,8 @@ import click
 
 from tidegauge.cli.horizon_compare import compare_command
 from tidegauge.cli.horizon_import import import_group
-from tidegauge.cli.horizon_options import agent_options, filter_options, model_options
 from tidegauge.cli.horizon_multiverse import multiverse_command
+from tidegauge.cli.horizon_options import agent_options, filter_options, model_options
 from tidegauge.cli.horizon_report import report
 from tidegauge.cli.horizon_trend import trend_command
 from tidegauge.cli.options import quiet_option, seed_option
