@@ -186,8 +186,8 @@ def horizons_table(multiverse: Multiverse) -> pd.DataFrame:
     for one in multiverse.outcomes:
         shared = _choice_columns(multiverse, one)
         ends: dict[str, Any] = {"converged": one.converged, "r_hat": one.r_hat}
-        ends |= {"divergences": one.divergences}
-        ends |= {"seconds": round(one.seconds, 3), "reason": one.reason}
+        ends |= {"divergences": one.divergences, "seconds": round(one.seconds, 3)}
+        ends |= {"cpu_seconds": round(one.cpu_seconds, 3), "reason": one.reason}
         if one.p50 is None or one.beyond is None:
             rows.append({**shared, "agent": "", **dict.fromkeys(_NUMBERS, np.nan), **ends})
             continue

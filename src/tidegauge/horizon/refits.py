@@ -105,6 +105,7 @@ def fit_short(
                 options=options,
                 sampler=replace(config, seed=(seed + start * _NEXT_SEED) % 2**63),
                 patient=False,
+                screened=False,  # two starts are the screen here
             )
             for start in range(_STARTS)
         ]

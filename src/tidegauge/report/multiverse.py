@@ -108,7 +108,7 @@ _MINUTES = "minutes of human work"
 
 
 def _ticks() -> alt.Axis:
-    return alt.Axis(values=[10.0**k for k in range(-3, 8)], format="~s")
+    return alt.Axis(values=[10.0**k for k in range(-3, 8)], format="~g")
 
 
 def choices_chart(
@@ -160,10 +160,12 @@ def doubling_curve(table: pd.DataFrame, choices: Sequence[str]) -> alt.VConcatCh
     own = table.sort_values("doubling_months")
     columns = {"p50": "doubling_months", "low": "fastest_months", "high": "slowest_months"}
     ends = {
-        name: own[column].astype(float).clip(upper=_MOST_MONTHS).to_numpy()
+        name: own[column].astype(float).clip(0.5, _MOST_MONTHS).to_numpy()
         for name, column in columns.items()
     }
-    axis = alt.Y("low:Q", title=f"months (up to {_MOST_MONTHS:.0f})")
+    ticks = alt.Axis(values=[0.5, 1, 2, 3, 6, 12, 24, 60], format="~g")
+    title = f"months (up to {_MOST_MONTHS:.0f})"
+    axis = alt.Y("low:Q", scale=alt.Scale(type="log", nice=False), axis=ticks, title=title)
     return _curve(own, ends, choices, axis, "Doubling time, 95 % intervals")
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from designs import draw_design, usual_truth
 from tidegauge.errors import InputError
-from tidegauge.horizon.design import Design
+from tidegauge.horizon.design import Design, build_design
 from tidegauge.horizon.options import HorizonOptions
 from tidegauge.horizon.subset import estimate_only, resample_tasks, subset_tasks
+from tidegauge.horizon.tally import read_tally
 from tidegauge.horizon.universes import (
     APPLIES,
     CHOICES,
@@ -54,6 +55,16 @@ def test_default_grid_is_64_universes_that_differ(design: Design) -> None:
     assert levels["estimates"] == {"used", "dropped"}
     assert levels["sources"] == {"all", "without RE-Bench"}
     assert levels["tasks"] == {"all", *(f"resampled {n}" for n in (1, 2, 3, 4))}
+
+
+@pytest.mark.realdata
+def test_default_grid_of_the_public_file_is_64_universes(realdata: Path) -> None:
+    design = build_design(read_tally([realdata / "metr" / "all_runs.jsonl"]))
+    grid = default_grid(design)
+    assert len(grid) == 64
+    assert {one.sources for one in grid} == {"all", "without RE-Bench"}
+    for universe in grid:  # every one of them has data to look at
+        assert universe.data_of(design, seed=1).attempts.sum() > 0
 
 
 def test_default_grid_leaves_out_a_family_where_there_is_one_source(design: Design) -> None:

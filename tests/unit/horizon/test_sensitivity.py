@@ -14,6 +14,7 @@ from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.priors import Prior, gamma, half_cauchy, half_normal, normal, truncated_normal
 from tidegauge.horizon import sensitivity
 from tidegauge.horizon.design import Design
+from tidegauge.horizon.layout import priors_in_effect
 from tidegauge.horizon.refits import fit_short
 from tidegauge.horizon.sensitivity import (
     ALTERNATIVES,
