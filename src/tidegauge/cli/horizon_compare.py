@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 # As horizon/folds.py and horizon/contenders.py have them, without importing those for --help.
 _KINDS = ("task", "family", "agent")
-_METHODS = ("frequentist", "grid", "core", "core-censor")
+_METHODS = (
+    *("frequentist", "grid", "core", "full", "core-censor"),
+    *("core-residual-task", "core-residual-family", "core-student-t", "core-weibull"),
+    *("core-per-source", "core-half-normal-2", "core-half-cauchy-1", "core-noise-growth"),
+    *("core-rounding", "core-estimate-bias", "core-discrimination", "core-pooled"),
+    *("core-pooled-lab", "core-pooled-family", "core-continuous"),
+)
 
 
 def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str) -> int | None:
@@ -36,9 +42,9 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
     "methods",
     type=click.Choice(_METHODS),
     multiple=True,
-    default=_METHODS[:3],
+    default=_METHODS[:4],
     show_default=True,
-    help="What to compare; may be repeated.",
+    help="What to compare: core-... is core with that one option. May be repeated.",
 )
 @click.option(
     "--by",

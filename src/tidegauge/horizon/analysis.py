@@ -18,6 +18,7 @@ from tidegauge.horizon.filters import RowFilter
 from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
 from tidegauge.horizon.frontier import NO_FACTS, AgentFacts, place_agents
 from tidegauge.horizon.grid import fit_grid
+from tidegauge.horizon.layout import priors_in_effect
 from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid
 from tidegauge.horizon.options import (
     CORE,
@@ -231,7 +232,9 @@ def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) 
     settings = {
         "model": model_name(options.model, options.priors),
         "options": fit.options,
-        "priors": fit.priors,
+        "priors": {
+            name: getattr(fit.priors, name) for name in priors_in_effect(fit.options, fit.point)
+        },
         "sampler": options.sampler,
         "sampler_used": fit.sampler,
         "agents": options.facts,

@@ -19,6 +19,7 @@ from tidegauge.horizon.options import (
     DEFAULT_SAMPLER,
     HorizonOptions,
     HorizonPriors,
+    with_human_prior,
 )
 from tidegauge.horizon.reference import Reference, reference_at
 from tidegauge.horizon.screen import Problem, Screen, screen_modes
@@ -88,6 +89,7 @@ def fit_horizon(
         Look for other modes where a model may have them: one with a residual or discriminations.
     """
     began = time.perf_counter()
+    priors = with_human_prior(priors, options)
     with progress.step("loading the compiled density (the first run compiles it: about 20 s)"):
         start = start_reference(design, priors, options)
         density = whitened_density(design, priors, options, start)

@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from tidegauge.horizon.agents import group_names
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.options import HorizonOptions
+from tidegauge.horizon.options import HorizonOptions, HorizonPriors
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -222,3 +222,14 @@ def _constrained(values: FloatArray, name: str, layout: Layout) -> FloatArray:
     if name in DIMS or (name == "sigma_human" and layout.per_source):
         return values
     return values[..., 0]
+
+
+def priors_in_effect(options: HorizonOptions, point: Point) -> list[str]:
+    """Name the priors that the model of this point really has."""
+    replaced = set()
+    if options.pooling != "none":
+        replaced = {"alpha", "beta"}  # agents share a prior of their horizons and slopes
+    elif options.trend != "none":
+        replaced = {"alpha"}
+    has = point.present()
+    return [f.name for f in fields(HorizonPriors) if f.name in has and f.name not in replaced]

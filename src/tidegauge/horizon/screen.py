@@ -134,7 +134,7 @@ def _scattered_starts(
         sd = np.full(density.size, _START_SD)
         sd[plain] = 0.5  # logarithms of scales
         z = center + rng.normal(0, sd)
-        steepness = np.exp(rng.uniform(*np.log(_SLOPES), n))
+        steepness = np.exp(rng.uniform(np.log(_SLOPES[0]), np.log(_SLOPES[1]), n))
         s = steepness + np.log(-np.expm1(-steepness))
         deviation = np.concatenate([rng.normal(0, 1, n), s - reference.center[n:]])
         z[layout.starts[ALPHA] :] = solve_triangular(reference.spread, deviation)

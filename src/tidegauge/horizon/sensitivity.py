@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, tru
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.grid import weighted_quantiles
 from tidegauge.horizon.influence import changes
+from tidegauge.horizon.layout import priors_in_effect
 from tidegauge.horizon.likelihood import log_likelihoods
 from tidegauge.horizon.options import (
     CORE,
@@ -100,7 +101,7 @@ def prior_sensitivity(
     powers, doubtful = _power_rows(replace(fit, priors=priors), base)
     refits = [("power", name, _power_text(name, power), power) for name, power in doubtful]
     planned = [(_power_priors(priors, name, power)) for _, name, _, power in refits]
-    for name in priors_in_effect(fit):
+    for name in priors_in_effect(fit.options, fit.point):
         for prior in ALTERNATIVES.get(name, ()):
             if prior != getattr(priors, name):
                 refits.append(("alternative", name, describe(prior), 1.0))
@@ -124,18 +125,6 @@ def _refit(job: _Job) -> Horizon50:
     return fit_short(job.design, options=job.options, priors=job.priors, seed=job.seed)[0]
 
 
-def priors_in_effect(fit: HorizonFit) -> list[str]:
-    """Name the priors that the model fitted really has."""
-    replaced = set()
-    if fit.options.pooling != "none":
-        replaced = {"alpha", "beta"}  # agents share a prior of their horizons and slopes
-    elif fit.options.trend != "none":
-        replaced = {"alpha"}
-    names = [prior.name for prior in fields(HorizonPriors) if prior.name not in replaced]
-    values = {name: getattr(fit.point, name, None) for name in names}
-    return [name for name, value in values.items() if value is not None and value.size]
-
-
 def log_prior(prior: Prior, values: FloatArray) -> FloatArray:
     """Return the log density of values (chain, draw, ...), up to a constant, summed per draw."""
     match prior.kind:
@@ -154,7 +143,7 @@ def log_components(fit: HorizonFit) -> dict[str, FloatArray]:
     """Return, per draw (chain, draw), the log prior of each parameter and the log likelihood."""
     found = {
         name: log_prior(getattr(fit.priors, name), getattr(fit.point, name))
-        for name in priors_in_effect(fit)
+        for name in priors_in_effect(fit.options, fit.point)
     }
     pointwise = log_likelihoods(fit.design, fit.options, fit.point)
     total = sum(np.asarray(part, dtype=float).sum(axis=-1) for part in pointwise.values())

@@ -54,7 +54,7 @@ def runs(tmp_path: Path) -> Path:
 
 def test_the_command_offers_what_the_library_has() -> None:
     assert tuple(CONTENDERS) == horizon_compare._METHODS
-    assert horizon_compare._METHODS[:3] == DEFAULT_CONTENDERS
+    assert horizon_compare._METHODS[:4] == DEFAULT_CONTENDERS
     assert horizon_compare._KINDS == KINDS
 
 
@@ -136,7 +136,7 @@ def test_the_same_seed_gives_the_same_answer_and_another_seed_other_folds(runs: 
         (("--folds", "2.5"), "at least 2, or all"),
         (("--folds", "some"), "at least 2, or all"),
         (("--by", "source"), "is not one of 'task', 'family', 'agent'"),
-        (("--method", "full"), "is not one of"),
+        (("--method", "fuller"), "is not one of"),
         (("--seed", "-1"), "is not in the range"),
     ],
 )
@@ -218,7 +218,7 @@ def test_agents_that_always_or_never_succeed_are_compared(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"methods": ("full",)}, "method=full: must be one of"),
+        ({"methods": ("fuller",)}, "method=fuller: must be one of"),
         ({"methods": ()}, "method: none given"),
         ({"by": ("source",)}, "by=source: must be one of"),
         ({"folds": 1}, "folds=1: must be at least 2"),

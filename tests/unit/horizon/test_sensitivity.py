@@ -24,7 +24,6 @@ from tidegauge.horizon.sensitivity import (
     log_prior,
     power_sensitivity,
     prior_sensitivity,
-    priors_in_effect,
 )
 
 
@@ -127,7 +126,7 @@ def test_the_table_has_every_prior_in_effect_and_every_agent(
 def test_a_heavy_tail_is_refitted_instead(design: Design, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sensitivity, "HIGH_K", -np.inf)  # nothing may be reweighted
     monkeypatch.setattr(sensitivity, "ALTERNATIVES", {})
-    monkeypatch.setattr(sensitivity, "priors_in_effect", lambda fit: ["alpha"])
+    monkeypatch.setattr(sensitivity, "priors_in_effect", lambda options, point: ["alpha"])
     table = prior_sensitivity(design, seed=2, workers=1)
     alpha = table[table["parameter"] == "alpha"]
     assert set(alpha["how"]) == {"refitted", "not to be trusted: see the refit"}
@@ -138,11 +137,11 @@ def test_a_heavy_tail_is_refitted_instead(design: Design, monkeypatch: pytest.Mo
 
 def test_priors_that_pooling_replaces_are_not_in_effect(design: Design) -> None:
     _, fit = fit_short(design, sampler=SamplerConfig(draws=20, tune=20, chains=2), seed=1)
-    assert {"alpha", "beta"} <= set(priors_in_effect(fit))
+    assert {"alpha", "beta"} <= set(priors_in_effect(fit.options, fit.point))
     pooled = replace(fit, options=replace(fit.options, pooling="all"))
-    assert not {"alpha", "beta"} & set(priors_in_effect(pooled))
+    assert not {"alpha", "beta"} & set(priors_in_effect(pooled.options, pooled.point))
     trend = replace(fit, options=replace(fit.options, trend="linear"))
-    assert {"alpha", "beta"} & set(priors_in_effect(trend)) == {"beta"}
+    assert {"alpha", "beta"} & set(priors_in_effect(trend.options, trend.point)) == {"beta"}
 
 
 def test_priors_are_described_as_they_are_written() -> None:
