@@ -107,7 +107,7 @@ def joint_design(rng: np.random.Generator, *, agents: int, tasks: int, rate: flo
 
 
 def test_joint_fits_cover_the_doubling_time_of_runs_with_a_known_slope() -> None:
-    rng, rate, replicates = np.random.default_rng(44), 1.3, 12
+    rng, rate, replicates = np.random.default_rng(44), 1.3, 10
     sampler = SamplerConfig(draws=500, tune=400, chains=2, seed=1)
     covered = 0
     for _ in range(replicates):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,10 +70,15 @@ def trend_command(
     with progress.step(f"writing {out}"):
         write_trends(comparison, out, plots=trend_plots(comparison))
     click.echo(trends_text(comparison))
-    for name in comparison.unconverged:
+    return _echo_verdict(comparison.unconverged)
+
+
+def _echo_verdict(unconverged: Sequence[str]) -> int:
+    """Say on stderr which fits did not converge; return the exit code."""
+    for name in unconverged:
         click.echo(
             f"not converged: trend {name}; its files are written, but do not rely on them. Try "
             "more draws (--draws 4000 --tune 2000) or another --seed.",
             err=True,
         )
-    return 1 if comparison.unconverged else 0
+    return 1 if unconverged else 0

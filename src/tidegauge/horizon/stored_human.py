@@ -62,14 +62,9 @@ def _from_netcdf(fit: StoredFit, posterior: Posterior, tasks: list[str]) -> list
             else [_ALL] * task.size
         )
         observed = np.asarray(data["log2_duration"].values, dtype=float)
-        sigma = _flat(draws, "sigma_human")[posterior.chosen]
-        if sigma.ndim == 1:
-            sigma = sigma[:, None]
-        else:
-            names = [str(name) for name in draws[draws["sigma_human"].dims[-1]].values]
-            if not set(source.tolist()) <= set(names):
-                return []
-            sigma = sigma[:, [names.index(name) for name in source]]
+        sigma = _sigma(draws, posterior, source)
+        if sigma is None:
+            return []
         mu = posterior.mu_task[:, task]
         options = fit.manifest.options
         if options.get("noise_growth"):
@@ -86,6 +81,20 @@ def _from_netcdf(fit: StoredFit, posterior: Posterior, tasks: list[str]) -> list
         HumanCheck(name, observed[source == name], replicated[:, source == name])
         for name in sorted(set(source.tolist()))
     ]
+
+
+def _sigma(draws: Any, posterior: Posterior, source: Any) -> FloatArray | None:
+    """Return sigma_human (chosen, run), or (chosen, 1) where all sources share it.
+
+    None where each source has its own and the file does not say which run is of which.
+    """
+    sigma = _flat(draws, "sigma_human")[posterior.chosen]
+    if sigma.ndim == 1:
+        return sigma[:, None]
+    names = [str(name) for name in draws[draws["sigma_human"].dims[-1]].values]
+    if not set(source.tolist()) <= set(names):
+        return None
+    return sigma[:, [names.index(name) for name in source]]
 
 
 def _flat(draws: Any, name: str) -> FloatArray:

@@ -92,7 +92,7 @@ def _paragraph(fit: StoredFit, model: str) -> str:
     ]
     added = [_OPTIONS[pair] for pair in changed if pair in _OPTIONS]
     if added:
-        said += " To this core model, these options add: " + " ".join(added)
+        said += " On top of this core model: " + " ".join(added)
     other = [
         name for name, prior in _items(fit.manifest.settings.get("priors")) if _moved(name, prior)
     ]
@@ -119,6 +119,8 @@ def _priors(fit: StoredFit) -> list[Block]:
         if name in used
     ]
     caption = "Priors; lengths are log2 minutes, alpha and beta logits."
+    if used & {"sigma_horizon"}:
+        caption += " Where a trend or pooling says where an agent lies, alpha has no other prior."
     return [Table(("parameter", "prior"), rows, caption)] if rows else []
 
 

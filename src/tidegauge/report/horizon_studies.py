@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tidegauge.horizon.stored_studies import (
+    STACKED,
     StoredComparison,
     StoredMultiverse,
     StoredTrend,
@@ -107,6 +108,12 @@ def _trends_section(found: StoredTrends) -> Section:
             chart_svg(doubling_chart(found.table, found.shapes, Size(190, 0, narrow=True))),
         ),
     ]
+    tables = [_shapes_table(found), date_table(found.trends[STACKED])]
+    return Section("Trends", [Text(said), *figures, *tables], "trends")
+
+
+def _shapes_table(found: StoredTrends) -> Table:
+    """Return every shape's weights and scores, and its doubling time."""
     rows = [
         [
             row["shape"],
@@ -118,9 +125,8 @@ def _trends_section(found: StoredTrends) -> Section:
         ]
         for row in found.shapes.to_dict("records")
     ]
-    stacked = found.trends["stacked"]
-    rows.append(["stacked", "", "", "", "", months_text(stacked.months())])
-    table = Table(
+    rows.append([STACKED, "", "", "", "", months_text(found.trends[STACKED].months())])
+    return Table(
         ("shape", "weight", "pseudo-BMA", "unseen agents", "future agents", "doubling time"),
         rows,
         "Log score of an agent's measured horizon predicted from all others (unseen) and from "
@@ -129,7 +135,6 @@ def _trends_section(found: StoredTrends) -> Section:
         "best; pseudo-BMA is how likely each would come first with other agents of this kind. "
         "Where the two disagree, the agents are too few to tell the shapes apart.",
     )
-    return Section("Trends", [Text(said), *figures, table, date_table(stacked)], "trends")
 
 
 def _gap(difference: float, error: float) -> str:
