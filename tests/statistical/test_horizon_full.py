@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from full_designs import FullTruth, draw_full_design, full_prior_truth, full_usual_truth
+from full_designs import (
+    FullTruth,
+    draw_full_design,
+    draw_prior,
+    full_prior_truth,
+    full_usual_truth,
+)
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.fit import HorizonFit, fit_horizon
@@ -28,8 +34,15 @@ KINDS: tuple[Kind, ...] = ((0.5, False), (0.5, True), (0.8, False), (0.8, True))
 
 
 def drawn(seed: int) -> tuple[FullTruth, Design]:
+    """Lengths and agents as usual; residuals as wide as their prior has them, so that on average
+    an interval should hold what it says.
+    """
     rng = np.random.default_rng(seed)
-    truth = full_usual_truth(rng, **SIZES)
+    family, task = (
+        draw_prior(prior, rng, ())
+        for prior in (DEFAULT_PRIORS.sigma_residual_family, DEFAULT_PRIORS.sigma_residual_task)
+    )
+    truth = full_usual_truth(rng, **SIZES, sigma_residual_family=family, sigma_residual_task=task)
     return truth, draw_full_design(truth, rng)
 
 
