@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tidegauge.horizon.trend import COEFFICIENTS, Trend, trend_slope, trend_value
+from designs import draw_design, usual_truth
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.horizon.design import Design
+from tidegauge.horizon.fit import fit_horizon
+from tidegauge.horizon.options import CORE
+from tidegauge.horizon.trend import COEFFICIENTS, Trend, trend_of_fit, trend_slope, trend_value
 from tidegauge.horizon.trend_compare import score_shapes
-from tidegauge.horizon.trend_scores import Measured, TrendModel
+from tidegauge.horizon.trend_scores import Measured, TrendModel, measured_horizons
 from tidegauge.horizon.trend_summary import doubling_months
 
 REPLICATES = 100
@@ -87,3 +94,46 @@ def test_with_a_straight_truth_no_shape_beats_the_line_by_much() -> None:
     error = np.std(gaps, axis=0, ddof=1) / np.sqrt(len(gaps))
     # A shape that holds the line inside can only lose by its freedom, on average.
     assert (np.mean(gaps, axis=0) < 2.5 * error + 1e-9).all(), np.mean(gaps, axis=0)
+
+
+def joint_design(rng: np.random.Generator, *, agents: int, tasks: int, rate: float) -> Design:
+    """Runs of agents whose horizons follow a straight trend, give or take half a doubling."""
+    years = np.sort(rng.uniform(-2, 2, agents))
+    years -= years.mean()
+    truth = usual_truth(rng, n_agents=agents, n_tasks=tasks, n_families=max(tasks // 4, 1))
+    log2 = 5 + rate * years + rng.normal(0, 0.5, agents)
+    drawn = draw_design(replace(truth, alpha=-truth.beta * log2), rng, runs_per_cell=5)
+    return replace(drawn, agent_years=years, origin_day=738000.0)
+
+
+def test_joint_fits_cover_the_doubling_time_of_runs_with_a_known_slope() -> None:
+    rng, rate, replicates = np.random.default_rng(44), 1.3, 12
+    sampler = SamplerConfig(draws=500, tune=400, chains=2, seed=1)
+    covered = 0
+    for _ in range(replicates):
+        design = joint_design(rng, agents=8, tasks=30, rate=rate)
+        linear = replace(CORE, trend="linear")
+        fit = fit_horizon(design, options=linear, sampler=sampler, patient=False)
+        found = doubling_months([trend_of_fit(fit)], interval=0.9)
+        covered += found.low <= 12 / rate <= found.high
+    assert covered >= binom.ppf(0.001, replicates, 0.9), covered
+
+
+@pytest.mark.parametrize("shape", ["linear", "kink"])
+def test_measured_horizons_give_nearly_the_trend_of_the_joint_fit(shape: str) -> None:
+    """The scores rest on measured horizons; the joint fit also knows that tasks are shared."""
+    design = joint_design(np.random.default_rng(45), agents=12, tasks=50, rate=1.3)
+    sampler = SamplerConfig(draws=1500, tune=500, chains=2, seed=1)
+    plain = fit_horizon(design, options=CORE, sampler=sampler, patient=False)
+    options = replace(CORE, trend=shape)
+    joint = trend_of_fit(fit_horizon(design, options=options, sampler=sampler, patient=False))
+    model = TrendModel(shape, measured_horizons(plain))
+    drawn = model.draw(4000, np.random.default_rng(1))
+    for name in (*COEFFICIENTS[shape], "sigma_horizon"):
+        found = drawn[name]
+        exact = joint.scatter if name == "sigma_horizon" else joint.coefficients[name]
+        # Some hundred effective draws on either side: medians to a tenth of a standard deviation
+        # each; a level that all tasks share is known a little less well jointly.
+        gap = abs(np.median(found) - np.median(exact)) / exact.std()
+        assert gap < 0.4, (name, gap)
+        assert 0.6 < found.std() / exact.std() < 1.4, name

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tidegauge.cli.horizon_options import filter_options
 from tidegauge.cli.options import quiet_option, seed_option
 
 if TYPE_CHECKING:
+    from tidegauge.horizon.filters import RowFilter
     from tidegauge.horizon.multiverse import Multiverse
     from tidegauge.progress import Progress
 
@@ -33,6 +35,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--plots", is_flag=True, help="Save the charts as PNG and SVG too.")
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core without it.")
+@filter_options
 @seed_option
 @quiet_option
 def multiverse_command(
@@ -46,6 +49,7 @@ def multiverse_command(
     model: str,
     plots: bool,
     workers: int | None,
+    filters: tuple[RowFilter, ...],
     seed: int,
     progress: Progress,
 ) -> int:
@@ -66,6 +70,7 @@ def multiverse_command(
         sensitivity=sensitivity,
         influence=influence,
         model=FULL if model == "full" else CORE,
+        filters=filters,
         seed=seed,
         workers=workers,
     )

@@ -13,18 +13,24 @@ if TYPE_CHECKING:
     from tidegauge.progress import Progress
 
 
+_FOLDER = click.Path(path_type=Path)
+
+
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--out", type=click.Path(path_type=Path), help="The page; DIR/report.html.")
 @click.option("--charts", type=click.Path(path_type=Path), help="Folder for PNG and SVG charts.")
+@click.option("--trend", type=_FOLDER, help="What horizon trend wrote, to stand on the page too.")
+@click.option("--compare", type=_FOLDER, help="What horizon compare wrote.")
+@click.option("--multiverse", type=_FOLDER, help="What horizon multiverse wrote.")
 @quiet_option
-def report(folder: Path, out: Path | None, charts: Path | None, progress: Progress) -> None:
+def report(folder: Path, out: Path | None, progress: Progress, **places: Path | None) -> None:
     """Make one self-contained HTML page of what horizon fit wrote to DIR.
 
-    Example: tidegauge horizon report fit --charts charts
+    Example: tidegauge horizon report fit --charts charts --trend trend
     """
     from tidegauge.report.horizon_page import write_horizon_report
 
     page = out or folder / "report.html"
-    write_horizon_report(folder, page, charts=charts, progress=progress)
+    write_horizon_report(folder, page, **places, progress=progress)
     click.echo(page)

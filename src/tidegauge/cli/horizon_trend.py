@@ -3,62 +3,66 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from tidegauge.cli.horizon_options import agent_options, filter_options, model_options
 from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.errors import InputError
 
 if TYPE_CHECKING:
+    from tidegauge.horizon.choices import ModelChoice
+    from tidegauge.horizon.filters import RowFilter
+    from tidegauge.horizon.frontier import AgentFacts
     from tidegauge.progress import Progress
 
 
 @click.command("trend")
 @click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
-@click.option(
-    "--release-dates",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    required=True,
-    help="YAML of agents and dates, as METR publishes it.",
-)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-@click.option(
-    "--since",
-    type=click.DateTime(["%Y-%m-%d", "%Y"]),
-    metavar="DATE",
-    help="Leave agents released before this date (2024, 2024-03-01) out of the trend.",
-)
-@click.option("--frontier", is_flag=True, help="Only agents that were the best at their release.")
-@click.option("--model", type=click.Choice(["core", "full"]), default="core", show_default=True)
+@model_options
+@agent_options
+@filter_options
 @click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
 @click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
 @click.option("--chains", type=click.IntRange(1), help="Chains (4).")
 @seed_option
 @quiet_option
 def trend_command(
-    runs: tuple[str, ...], out: Path, since: datetime | None, progress: Progress, **choices: Any
+    runs: tuple[str, ...],
+    out: Path,
+    choice: ModelChoice,
+    release_dates: Path | None,
+    facts: AgentFacts,
+    filters: tuple[RowFilter, ...],
+    seed: int,
+    progress: Progress,
+    **sizes: int | None,
 ) -> int:
     """Fit every shape of trend of horizons over release date, compare and stack them.
 
     Example: tidegauge horizon trend runs.jsonl --release-dates dates.yaml --out trend --since 2024
     """
-    from tidegauge.horizon.options import CORE, DEFAULT_SAMPLER, FULL
+    from tidegauge.horizon.options import DEFAULT_SAMPLER
     from tidegauge.horizon.trend_compare import TrendOptions, compare_trends
     from tidegauge.horizon.trend_outputs import trends_text, write_trends
     from tidegauge.io import check_writable
 
-    check_writable(out)
-    sizes = {name: choices[name] for name in ("draws", "tune", "chains") if choices[name]}
+    if release_dates is None:
+        raise InputError("a trend needs --release-dates, a YAML of agents and dates")
+    given = {name: size for name, size in sizes.items() if size}
     options = TrendOptions(
-        release_dates=choices["release_dates"],
-        model=FULL if choices["model"] == "full" else CORE,
-        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=choices["seed"], **sizes),
-        patient=not sizes,  # who names the sizes gets exactly those
-        since=since.date() if since else None,
-        frontier=choices["frontier"],
+        release_dates=release_dates,
+        model=choice.options,
+        priors=choice.priors,
+        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **given),
+        patient=not given,  # who names the sizes gets exactly those
+        facts=facts,
+        filters=filters,
     )
+    check_writable(out)
     comparison = compare_trends(runs, options, progress=progress)
     from tidegauge.report.horizon_trend import trend_plots  # after the input's faults
 

@@ -43,6 +43,8 @@ from tidegauge.horizon.spread import (
 )
 from tidegauge.horizon.table import Horizons, horizons_table
 from tidegauge.horizon.tally import read_tally
+from tidegauge.horizon.trend import trend_of_fit
+from tidegauge.horizon.trend_tables import trend_files
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -178,10 +180,12 @@ def _fit(design: Design, options: AnalysisOptions, progress: Progress) -> _Found
 def _further_tables(
     design: Design, found: _Found, options: AnalysisOptions, progress: Progress
 ) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """Return pairs, domains and rates by file name, and what is to be said of them."""
+    """Return pairs, domains, trend and rates by file name, and what is to be said of them."""
     import pandas as pd
 
     tables = {"pairs.csv": pairs_table(design.agents, found.spread.typical(0.5))}
+    if found.fit is not None and options.model.trend != "none":
+        tables |= trend_files([trend_of_fit(found.fit)])
     if options.rates:
         tables["rates.csv"] = rates_table(design, found.spread, options.rates)
     domains = [domains_table(found.fit)] if found.fit is not None else []

@@ -133,6 +133,7 @@ class Hierarchical:
             options=self.options,
             sampler=replace(self.fold_sampler if quick else self.sampler, seed=seed),
             patient=not quick,
+            screened=not quick,
             progress=progress,
         )
         horizons = horizons_of_fit(fit)

@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from tidegauge.horizon.averages import average_level
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.quantities import Interval, minutes_interval, share_beyond
+from tidegauge.horizon.quantities import Interval, log2_horizon, minutes_interval, share_beyond
+from tidegauge.horizon.subset import subset_tasks
 from tidegauge.horizon.table import interval_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tidegauge.horizon.fit import HorizonFit
+    from tidegauge.horizon.layout import Point
     from tidegauge.horizon.table import Horizons
 
 FloatArray = NDArray[np.float64]
@@ -58,14 +60,17 @@ def domains_table(fit: HorizonFit) -> pd.DataFrame | None:
     import pandas as pd
 
     design = fit.design
-    alpha = fit.point.alpha.reshape(-1, len(design.agents))
-    beta = fit.point.beta.reshape(alpha.shape)
+    point, longest = fit.point.flat(), float(design.human_minutes.max())
     basis = SHIFTED if fit.options.has_residual else SAME
     tables = []
     for domain in domains_of(design):
-        levels = {name: _level(fit, domain, success) for name, success in _RATES.items()}
-        log2 = {name: _log2_at(alpha, beta, level) for name, level in levels.items()}
-        longest = float(design.human_minutes.max())
+        shifts, weights = _parts(design, point, domain)
+        log2 = {}
+        for name, success in _RATES.items():
+            level = average_level(shifts, weights, success=success)
+            log2[name] = log2_horizon(
+                point.alpha, point.beta, success=success, logit=level[:, None]
+            )
         tables.append(
             _rows(
                 design,
@@ -78,36 +83,17 @@ def domains_table(fit: HorizonFit) -> pd.DataFrame | None:
     return pd.concat(tables, ignore_index=True) if tables else None
 
 
-def _level(fit: HorizonFit, domain: Domain, success: float) -> FloatArray:
-    """Return per draw the agent's logit at which the domain's success is the rate."""
-    shifts, weights = _parts(fit, domain)
-    return average_level(shifts, weights, success=success)
-
-
-def _parts(fit: HorizonFit, domain: Domain) -> tuple[FloatArray, FloatArray]:
+def _parts(design: Design, point: Point, domain: Domain) -> tuple[FloatArray, FloatArray]:
     """Return what the parts of a domain add to a logit (draw, part), and their weights.
 
     Parts are its families, by their number of tasks; its tasks where families have no residual.
     """
-    by_family = getattr(fit.point, "residual_family", None)
-    by_task = getattr(fit.point, "residual", None)
-    n_draws = fit.point.mu_global.size
-    if by_family is not None:
-        weights = np.bincount(
-            fit.design.task_family[domain.tasks], minlength=len(fit.design.families)
-        ).astype(float)
-        parts = weights > 0
-        return by_family.reshape(n_draws, -1)[:, parts], weights[parts]
-    if by_task is not None:
-        return by_task.reshape(n_draws, -1)[:, domain.tasks], np.ones(int(domain.tasks.sum()))
-    return np.zeros((n_draws, 1)), np.ones(1)
-
-
-def _log2_at(alpha: FloatArray, beta: FloatArray, level: FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log2: FloatArray = (level[:, None] - alpha) / beta
-    flat = beta == 0  # never falls to the level, or was never above it
-    return np.where(flat, np.where(alpha > level[:, None], np.inf, -np.inf), log2)
+    if point.residual_family is not None:
+        sizes = np.bincount(design.task_family[domain.tasks], minlength=len(design.families))
+        return point.residual_family[:, sizes > 0], sizes[sizes > 0].astype(float)
+    if point.residual is not None:
+        return point.residual[:, domain.tasks], np.ones(int(domain.tasks.sum()))
+    return np.zeros((point.mu_global.size, 1)), np.ones(1)
 
 
 def _rows(
@@ -153,47 +139,17 @@ def source_designs(design: Design) -> tuple[list[SourceDesign], list[str]]:
                 f"most {int(runs.max())} runs of an agent, {FEWEST_TASKS} of each are needed"
             )
         else:
-            kept.append(SourceDesign(domain, _part(design, domain.tasks, runs >= FEWEST_RUNS)))
+            told = _without_agents(design, runs < FEWEST_RUNS)
+            kept.append(SourceDesign(domain, subset_tasks(told, domain.tasks)))
     if not kept and not notes:
         notes.append("all tasks have one source: there is nothing to refit by it")
     return kept, notes
 
 
-def _part(design: Design, tasks: BoolArray, agents: BoolArray) -> Design:
-    """Cut a design down to some tasks and agents."""
-    new_task = np.cumsum(tasks) - 1
-    families = sorted(set(design.task_family[tasks].tolist()))
-    new_family = {family: i for i, family in enumerate(families)}
-    rows, columns = np.flatnonzero(agents), np.flatnonzero(tasks)
-
-    def timed(task: NDArray[np.int64], log2: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
-        inside = tasks[task]
-        return new_task[task[inside]], log2[inside]
-
-    run_task, run_log2 = timed(design.run_task, design.run_log2)
-    failed_task, failed_log2 = timed(design.failed_task, design.failed_log2)
-    estimate_task, estimate_log2 = timed(design.estimate_task, design.estimate_log2)
-    return replace(
-        design,
-        agents=tuple(design.agents[a] for a in rows),
-        tasks=tuple(design.tasks[t] for t in columns),
-        families=tuple(design.families[f] for f in families),
-        task_family=np.array([new_family[f] for f in design.task_family[tasks].tolist()]),
-        human_minutes=design.human_minutes[tasks],
-        task_source=tuple(design.task_source[t] for t in columns),
-        attempts=design.attempts[np.ix_(rows, columns)],
-        successes=design.successes[np.ix_(rows, columns)],
-        score_sum=design.score_sum[np.ix_(rows, columns)],
-        run_task=run_task,
-        run_log2=run_log2,
-        failed_task=failed_task,
-        failed_log2=failed_log2,
-        estimate_task=estimate_task,
-        estimate_log2=estimate_log2,
-        agent_years=design.agent_years[rows] if design.agent_years.size else design.agent_years,
-        agent_groups=tuple(design.agent_groups[a] for a in rows if design.agent_groups),
-        notes=(),
-    )
+def _without_agents(design: Design, few: BoolArray) -> Design:
+    """Blank the runs of some agents; an agent without a run is left out with the tasks."""
+    names = ("attempts", "successes", "score_sum")
+    return replace(design, **{name: getattr(design, name) * ~few[:, None] for name in names})
 
 
 def refitted_table(part: SourceDesign, horizons: Horizons) -> pd.DataFrame:

@@ -102,6 +102,7 @@ def levels_table(multiverse: Multiverse) -> pd.DataFrame:
 
 # Two levels, and the universes at either that are alike in all else.
 _Pair = tuple[Level, Level, list[Outcome], list[Outcome]]
+_NOTHING = 1e-12  # a sum of squares that is rounding alone
 _Values = dict[int, dict[str, float]]  # universe, agent: value
 
 
@@ -159,7 +160,7 @@ def _eta_squared(outcomes: Sequence[Outcome], choice: str, values: _Values) -> f
         mean = everything.mean()
         total += float(((everything - mean) ** 2).sum())
         between += sum(len(own) * (np.mean(own) - mean) ** 2 for own in levels.values())
-    return float(between / total) if total > 0 else float("nan")
+    return float(between / total) if total > _NOTHING else float("nan")
 
 
 def _log2_p50(multiverse: Multiverse) -> _Values:

@@ -1,4 +1,4 @@
-"""Fit the core model: a pilot run shapes the coordinates, the main run samples in them."""
+"""Fit the model: a pilot run shapes the coordinates, the main run samples in them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tidegauge.horizon.options import (
     HorizonPriors,
 )
 from tidegauge.horizon.reference import Reference, reference_at
+from tidegauge.horizon.screen import Problem, Screen, screen_modes
 from tidegauge.horizon.start import start_point
 from tidegauge.horizon.trace import posterior_of
 from tidegauge.horizon.whitening import to_centred, whitened_density
@@ -51,6 +52,8 @@ class HorizonFit:
         Runs it took: a run that did not converge is repeated with more patience.
     seconds : dict
         ``compile`` and ``sample``.
+    screen : Screen or None
+        What was seen of other modes, where it was looked for.
     """
 
     design: Design
@@ -62,6 +65,7 @@ class HorizonFit:
     diagnosis: Diagnosis
     attempts: int
     seconds: dict[str, float]
+    screen: Screen | None = None
 
 
 def fit_horizon(
@@ -71,6 +75,7 @@ def fit_horizon(
     options: HorizonOptions = CORE,
     sampler: SamplerConfig = DEFAULT_SAMPLER,
     patient: bool = True,
+    screened: bool = True,
     progress: Progress = SILENT,
 ) -> HorizonFit:
     """Sample the posterior of the model that the options make.
@@ -79,6 +84,8 @@ def fit_horizon(
     ----------
     patient : bool
         Repeat a run that did not converge with smaller steps and longer chains, up to twice.
+    screened : bool
+        Look for other modes where a model may have them: one with a residual or discriminations.
     """
     began = time.perf_counter()
     with progress.step("loading the compiled density (the first run compiles it: about 20 s)"):
@@ -90,6 +97,10 @@ def fit_horizon(
     middle = np.median(to_centred(density, draws.position), axis=(0, 1))
     reference = reference_at(design, priors, options, middle)
     density = whitened_density(design, priors, options, reference)
+    screen = None
+    if screened and (options.has_residual or options.discrimination):
+        problem = Problem(design, priors, options)
+        screen = screen_modes(problem, density, reference, seed=sampler.seed, progress=progress)
     for attempt, (target, longer) in enumerate(_PATIENCE, start=1):
         config = replace(
             sampler,
@@ -114,6 +125,7 @@ def fit_horizon(
         draws=draws,
         diagnosis=diagnosis,
         attempts=attempt,
+        screen=screen,
         seconds={"compile": compiled - began, "sample": done - compiled},
     )
 

@@ -85,9 +85,9 @@ def place_agents(
 
 
 def frontier_agents(design: Design, dates: Mapping[str, datetime.date]) -> frozenset[str]:
-    """Return the agents whose 50 % horizon exceeded that of every agent released before them.
+    """Return the agents whose 50 % horizon exceeded that of all released before or with them.
 
-    By METR's regression, which needs no sampling; agents of one day do not compete.
+    By METR's regression, which needs no sampling.
     """
     weights = run_weights(design)
     fits = logistic_ridge(
@@ -102,5 +102,9 @@ def frontier_agents(design: Design, dates: Mapping[str, datetime.date]) -> froze
     return frozenset(
         agent
         for agent in horizon
-        if all(horizon[agent] > horizon[o] for o in horizon if dates[o] < dates[agent])
+        if all(
+            horizon[agent] > horizon[rival]
+            for rival in horizon
+            if rival != agent and dates[rival] <= dates[agent]
+        )
     )

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegauge.engine.store import manifest, write_csv, write_json
-from tidegauge.horizon.contenders import FOLD_SAMPLER
 from tidegauge.horizon.effects import choices_table, levels_table
 from tidegauge.horizon.multiverse import Multiverse, doubling_table, horizons_table
 from tidegauge.horizon.multiverse_study import Study
 from tidegauge.horizon.options import DEFAULT_PRIORS
-from tidegauge.horizon.refits import REPLICATES
+from tidegauge.horizon.refits import REPLICATES, SHORT_SAMPLER, FloatArray
 from tidegauge.horizon.sensitivity import LIKELIHOOD
 from tidegauge.io import atomic_folder
 
@@ -44,8 +43,9 @@ def write_study(found: Study, folder: Path, *, plots: Callable[[Path], None] | N
         "universes": {one.number: one.universe for one in multiverse.outcomes},
         "model": found.options.model,
         "priors": DEFAULT_PRIORS,
-        "sampler": FOLD_SAMPLER,
+        "sampler": SHORT_SAMPLER,
         "replicates": REPLICATES,
+        "filters": [str(condition) for condition in found.options.filters],
         "release_dates": found.options.release_dates is not None,
     }
     if found.options.grid is not None:
@@ -83,7 +83,7 @@ def _horizon_lines(multiverse: Multiverse) -> Iterator[str]:
     width = max(len("agent"), *(len(agent) for agent in table["agent"]))
     yield "50 % horizon in minutes over all universes: median, middle half, smallest to largest"
     for agent, own in table.groupby("agent"):
-        low, q1, middle, q3, high = own["p50"].quantile([0, 0.25, 0.5, 0.75, 1])
+        low, q1, middle, q3, high = _spread(own["p50"].to_numpy())
         yield (
             f"{agent:<{width}} {middle:>9.3g} {f'{q1:.3g} to {q3:.3g}':>20} "
             f"{f'{low:.3g} to {high:.3g}':>22}"
@@ -93,6 +93,14 @@ def _horizon_lines(multiverse: Multiverse) -> Iterator[str]:
         rates = np.quantile(12 / months, [0, 0.25, 0.5, 0.75, 1])
         ends = [_months(rate) for rate in rates[::-1]]
         yield f"doubling time in months: {ends[2]} ({ends[1]} to {ends[3]}; {ends[0]} to {ends[4]})"
+
+
+def _spread(minutes: FloatArray) -> FloatArray:
+    """Return the quartiles, taken on the log scale, where a horizon may be zero or infinite."""
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        log2 = np.clip(np.log2(minutes), -1e6, 1e6)
+        quartiles: FloatArray = np.exp2(np.quantile(log2, [0, 0.25, 0.5, 0.75, 1]))
+    return quartiles
 
 
 def _months(rate: float) -> str:

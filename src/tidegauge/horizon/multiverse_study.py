@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors import InputError
 from tidegauge.horizon.agents import with_agent_facts
 from tidegauge.horizon.design import Design, build_design
+from tidegauge.horizon.filters import RowFilter
 from tidegauge.horizon.influence import check_families, leave_families_out
 from tidegauge.horizon.multiverse import Multiverse, explore
 from tidegauge.horizon.options import CORE, HorizonOptions
@@ -38,6 +39,8 @@ class StudyOptions:
         Whether priors are changed, and families left out, one by one.
     model : HorizonOptions
         The model they are changed in.
+    filters : sequence of RowFilter
+        Which rows are read at all.
     workers : int or None
         Processes; None for one a core.
     """
@@ -48,6 +51,7 @@ class StudyOptions:
     sensitivity: bool = False
     influence: bool = False
     model: HorizonOptions = CORE
+    filters: Sequence[RowFilter] = ()
     seed: int = 1
     workers: int | None = None
 
@@ -75,7 +79,7 @@ def study(
     """Read run records and fit every universe; everything is checked before the first fit."""
     dates = read_release_dates(options.release_dates)
     grid = None if options.grid is None else read_grid(options.grid)
-    tally = read_tally(runs, progress=progress)
+    tally = read_tally(runs, filters=options.filters, progress=progress)
     design = build_design(tally)
     if dates:
         design = with_agent_facts(design, dates=dates)

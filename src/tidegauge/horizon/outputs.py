@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FILES = (
     *("horizons.csv", "tasks.csv", "parameters.csv", "diagnostics.json", "posterior.nc"),
     *("manifest.json", "plots", "report.html", "pairs.csv", "domains.csv", "rates.csv"),
+    *("trend.csv", "trend_fan.csv"),
 )
 
 
@@ -84,6 +85,7 @@ def write_outputs(outputs: Outputs, folder: Path) -> None:
 def fit_diagnostics(fit: HorizonFit, checks: Sequence[Check]) -> dict[str, Any]:
     """Return ``diagnostics.json`` of a posterior; predictive checks do not decide convergence."""
     table = fit.diagnosis.parameters
+    modes = [fit.screen.check()] if fit.screen else []
     return {
         "converged": fit.diagnosis.converged,
         "r_hat_max": float(table["r_hat"].max()),
@@ -94,7 +96,7 @@ def fit_diagnostics(fit: HorizonFit, checks: Sequence[Check]) -> dict[str, Any]:
         "chains": fit.sampler.chains,
         "attempts": fit.attempts,
         "seconds": dict(fit.seconds),
-        "checks": [check.as_dict() for check in (*fit.diagnosis.checks, *checks)],
+        "checks": [check.as_dict() for check in (*fit.diagnosis.checks, *modes, *checks)],
     }
 
 

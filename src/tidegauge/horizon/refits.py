@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.contenders import FOLD_SAMPLER
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.frequentist import FrequentistOptions, fit_frequentist, log2_horizon_of
 from tidegauge.horizon.grid import AgentGrid, fit_grid, weighted_quantiles
@@ -21,15 +21,19 @@ from tidegauge.horizon.universes import Universe
 
 if TYPE_CHECKING:
     from tidegauge.horizon.fit import HorizonFit
+    from tidegauge.horizon.layout import Point
 
 FloatArray = NDArray[np.float64]
 
+# Of each start; a mean or a median needs far fewer draws than the tails of a horizon.
+SHORT_SAMPLER = SamplerConfig(draws=400, tune=300, chains=2, target_accept=0.95, cores=1)
+_STARTS, _NEXT_SEED = 2, 1_000_003
 REPLICATES = 200  # of the bootstrap: ends of a 95 % interval to a few per cent of its width
 _SIMEX_REPLICATES = 50  # each is refitted a hundred times
 _GRID_DRAWS = 2001
 _FARTHEST_LOG2 = 1e6
-# The chains are short, for medians: R-hat of what is reported, and of all parameters.
-R_HAT_HORIZON, R_HAT_ALL = 1.02, 1.1
+# R-hat of what is reported over all chains, and of every parameter within a start.
+R_HAT_HORIZON, R_HAT_ALL = 1.05, 1.1
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Horizon50:
     converged : bool
         Whether the chains agree well enough for medians and intervals; True if nothing is sampled.
     r_hat, divergences
-        Largest R-hat of all parameters (NaN if nothing is sampled), divergent transitions.
+        Largest R-hat of all parameters and of the horizons (NaN if nothing is sampled), divergent
+        transitions.
     error : ndarray, shape (agent,)
         Monte Carlo standard error of `middle`.
     """
@@ -76,37 +81,64 @@ def fit_short(
     *,
     options: HorizonOptions = CORE,
     priors: HorizonPriors = DEFAULT_PRIORS,
-    sampler: SamplerConfig = FOLD_SAMPLER,
+    sampler: SamplerConfig = SHORT_SAMPLER,
     seed: int,
 ) -> tuple[Horizon50, HorizonFit]:
-    """Sample the hierarchical model with short chains; once more, longer, if they do not agree."""
+    """Sample the hierarchical model with short chains; once more, longer, if they do not agree.
+
+    Chains come from two starts with a pilot run each: all chains of one start can lie in the same
+    mode of a posterior that has several, and would agree.
+
+    Returns
+    -------
+    Horizon50, HorizonFit
+        The horizons, and the first fit with the draws of both in its `point`.
+    """
     from tidegauge.horizon.fit import fit_horizon  # the sampler is slow to import: faults first
 
     for longer in (1, 3):
-        config = replace(
-            sampler, seed=seed, draws=sampler.draws * longer, tune=sampler.tune * longer
-        )
-        fit = fit_horizon(design, priors=priors, options=options, sampler=config, patient=False)
-        found = horizon_of(fit)
+        config = replace(sampler, draws=sampler.draws * longer, tune=sampler.tune * longer)
+        fits = [
+            fit_horizon(
+                design,
+                priors=priors,
+                options=options,
+                sampler=replace(config, seed=(seed + start * _NEXT_SEED) % 2**63),
+                patient=False,
+            )
+            for start in range(_STARTS)
+        ]
+        found = horizon_of(fits)
         if found.converged:
             break
-    return found, fit
+    return found, replace(fits[0], point=_pooled([fit.point for fit in fits]))
 
 
-def horizon_of(fit: HorizonFit) -> Horizon50:
-    """Boil a posterior down to its 50 % horizons and how well they were sampled."""
-    log2 = _finite(log2_horizon(fit.point.alpha, fit.point.beta, success=0.5))
-    r_hat = float(fit.diagnosis.parameters["r_hat"].fillna(np.inf).max())
+def _pooled(points: Sequence[Point]) -> Point:
+    """Put the chains of several fits side by side."""
+    names = [part.name for part in fields(points[0])]
+    parts = {name: [getattr(point, name) for point in points] for name in names}
+    return replace(
+        points[0],
+        **{name: np.concatenate(own) for name, own in parts.items() if own[0] is not None},
+    )
+
+
+def horizon_of(fits: Sequence[HorizonFit]) -> Horizon50:
+    """Boil fits of the same model down to 50 % horizons and how well they agree."""
+    point = _pooled([fit.point for fit in fits])
+    log2 = _finite(log2_horizon(point.alpha, point.beta, success=0.5))
     worst, error = _mixing(log2)
-    divergences = fit.diagnosis.divergences
-    fine = worst < R_HAT_HORIZON and r_hat < R_HAT_ALL and divergences == 0
+    r_hats = [float(fit.diagnosis.parameters["r_hat"].fillna(np.inf).max()) for fit in fits]
+    divergences = sum(fit.diagnosis.divergences for fit in fits)
+    fine = worst < R_HAT_HORIZON and max(r_hats) < R_HAT_ALL and divergences == 0
     draws = log2.reshape(-1, log2.shape[-1])
     return Horizon50(
-        agents=fit.design.agents,
+        agents=fits[0].design.agents,
         middle=np.median(draws, axis=0),
         draws=draws,
         converged=bool(fine),
-        r_hat=r_hat,
+        r_hat=max(worst, *r_hats),
         divergences=divergences,
         error=error,
     )
@@ -120,9 +152,8 @@ def _mixing(log2: FloatArray) -> tuple[float, FloatArray]:
 
     columns = [np.ascontiguousarray(log2[..., a]) for a in range(log2.shape[-1])]
     error = np.array([float(az.mcse(column, method="median")) for column in columns])
-    if log2.shape[0] == 1:
-        return 1.0, error
-    return float(np.nanmax([float(az.rhat(column)) for column in columns])), error
+    r_hats = [float(az.rhat(column)) for column in columns]
+    return max([1.0, *(value for value in r_hats if np.isfinite(value))]), error
 
 
 def _regression(universe: Universe, design: Design, seed: int) -> Horizon50:

@@ -28,6 +28,7 @@ from tidegauge.horizon.options import (
     DEFAULT_SAMPLER,
     HorizonOptions,
     HorizonPriors,
+    with_human_prior,
 )
 from tidegauge.horizon.refits import FloatArray, Horizon50, fit_short
 from tidegauge.progress import SILENT, Progress
@@ -93,18 +94,17 @@ def prior_sensitivity(
     import pandas as pd
 
     with progress.step("the fit whose priors are changed"):
-        base, fit = fit_short(
-            design, options=options, priors=priors, sampler=replace(DEFAULT_SAMPLER, chains=2),
-            seed=seed,
-        )  # fmt: skip
-    powers, doubtful = _power_rows(fit, base)
+        sampler = replace(DEFAULT_SAMPLER, draws=1000, chains=2)
+        base, fit = fit_short(design, options=options, priors=priors, sampler=sampler, seed=seed)
+    priors = with_human_prior(priors, options)
+    powers, doubtful = _power_rows(replace(fit, priors=priors), base)
     refits = [("power", name, _power_text(name, power), power) for name, power in doubtful]
-    planned = [(_power_priors(fit.priors, name, power)) for _, name, _, power in refits]
+    planned = [(_power_priors(priors, name, power)) for _, name, _, power in refits]
     for name in priors_in_effect(fit):
         for prior in ALTERNATIVES.get(name, ()):
-            if prior != getattr(fit.priors, name):
+            if prior != getattr(priors, name):
                 refits.append(("alternative", name, describe(prior), 1.0))
-                planned.append(replace(fit.priors, **{name: prior}))
+                planned.append(replace(priors, **{name: prior}))
     found = parallel_map(
         _refit,
         [_Job(design, options, changed, seed) for changed in planned],
@@ -132,7 +132,8 @@ def priors_in_effect(fit: HorizonFit) -> list[str]:
     elif fit.options.trend != "none":
         replaced = {"alpha"}
     names = [prior.name for prior in fields(HorizonPriors) if prior.name not in replaced]
-    return [name for name in names if np.size(getattr(fit.point, name, ())) > 0]
+    values = {name: getattr(fit.point, name, None) for name in names}
+    return [name for name, value in values.items() if value is not None and value.size]
 
 
 def log_prior(prior: Prior, values: FloatArray) -> FloatArray:

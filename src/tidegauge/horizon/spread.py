@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.frequentist import FrequentistFit, log2_horizon_of
 from tidegauge.horizon.grid import AgentGrid
+from tidegauge.horizon.methods import log2_horizons
 from tidegauge.horizon.quantities import log2_horizon, minutes_interval, share_beyond
 
 if TYPE_CHECKING:
@@ -44,13 +45,10 @@ class Spread:
 
 def spread_of_fit(fit: HorizonFit) -> Spread:
     """Take every draw of the posterior."""
-    alpha = fit.point.alpha.reshape(-1, len(fit.design.agents))
-    beta = fit.point.beta.reshape(alpha.shape)
-
-    def typical(success: float) -> FloatArray:
-        return log2_horizon(alpha, beta, success=success)
-
-    return Spread(typical, typical)
+    return Spread(
+        typical=lambda success: log2_horizons(fit, success=success),
+        marginal=lambda success: log2_horizons(fit, success=success, marginal=True),
+    )
 
 
 def spread_of_bootstrap(design: Design, fit: FrequentistFit) -> Spread:

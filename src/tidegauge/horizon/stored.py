@@ -25,7 +25,7 @@ IntArray = NDArray[np.int64]
 Decoded = TypeVar("Decoded")
 
 TASK_DRAWS = 400  # draws of every task's difficulty that are read: enough for an interval
-_REMEDY = "fit again with: tidegauge horizon fit RUNS --out"
+REMEDY = "fit again with: tidegauge horizon fit RUNS --out"
 _WITHOUT_POSTERIOR = ("horizon/frequentist", "horizon/grid")
 _INTERVALS = tuple(
     f"{name}{end}"
@@ -56,9 +56,10 @@ class Manifest:
         return self.kind.removeprefix("horizon/")
 
     @property
-    def is_core(self) -> bool:
-        """Whether the posterior is that of the core model."""
-        return self.settings.get("model") == "core"
+    def options(self) -> dict[str, Any]:
+        """The model's options by name; empty for methods without."""
+        found = self.settings.get("options")
+        return found if isinstance(found, dict) else {}
 
     @property
     def seed(self) -> int | None:
@@ -96,7 +97,8 @@ class Posterior:
     """Draws of the success curves, all chains together, and some of the tasks' difficulty.
 
     `alpha`, `beta` (draw, agent); `mu_task` (chosen, task) in log2 minutes belongs to the draws
-    `chosen` (at most about TASK_DRAWS).
+    `chosen` (at most about TASK_DRAWS), as do `residual` (logits) and `log_discrimination`, which
+    are zero where the model has none.
     """
 
     alpha: FloatArray
@@ -104,6 +106,15 @@ class Posterior:
     mu_task: FloatArray
     chosen: IntArray
     counts: Counts
+    residual: FloatArray
+    log_discrimination: FloatArray
+
+    def logits(self, agent: int) -> FloatArray:
+        """Return the logit (chosen, task) of an agent's success on every task."""
+        alpha, beta = self.alpha[self.chosen, agent], self.beta[self.chosen, agent]
+        plain = alpha[:, None] + beta[:, None] * self.mu_task + self.residual
+        logits: FloatArray = np.exp(self.log_discrimination) * plain
+        return logits
 
 
 @dataclass(frozen=True)
@@ -137,65 +148,76 @@ def read_fit(folder: Path) -> StoredFit:
         raise InputError(f"{folder}: not a folder; name one that 'tidegauge horizon fit' wrote")
     finish_commit(folder)
     if not (folder / "manifest.json").is_file():
-        raise InputError(f"{folder}: no manifest.json, so not a fit's; {_REMEDY} {folder}")
-    manifest = _read_json(folder / "manifest.json", Manifest)
+        raise InputError(f"{folder}: no manifest.json, so not a fit's; {REMEDY} {folder}")
+    manifest = read_json(folder / "manifest.json", Manifest)
     if not manifest.kind.startswith("horizon/"):
         raise InputError(
             f"{folder / 'manifest.json'}: kind={manifest.kind}: not a horizon fit; "
-            f"{_REMEDY} {folder}"
+            f"{REMEDY} {folder}"
         )
-    diagnostics = _read_json(folder / "diagnostics.json", Diagnostics)
-    horizons = _read_table(
+    diagnostics = read_json(folder / "diagnostics.json", Diagnostics)
+    horizons = read_table(
         folder / "horizons.csv", ("agent", "release_date"), (*_HORIZON_NUMBERS, "n_runs")
     )
-    _check_dates(folder / "horizons.csv", horizons)
+    check_dates(folder / "horizons.csv", horizons["release_date"])
     common = (folder, manifest, diagnostics, horizons)
     if manifest.kind in _WITHOUT_POSTERIOR:
         return StoredFit(*common)
     texts = ("task_id", "task_family", "source_type")
-    tasks = _read_table(folder / "tasks.csv", texts, _TASK_NUMBERS)
+    tasks = read_table(folder / "tasks.csv", texts, _TASK_NUMBERS)
     _check_lengths(folder / "tasks.csv", tasks)
-    parameters = _read_table(folder / "parameters.csv", ("parameter",), _PARAMETER_NUMBERS)
+    parameters = read_table(folder / "parameters.csv", ("parameter",), _PARAMETER_NUMBERS)
     posterior = _read_posterior(folder / "posterior.nc", horizons, tasks)
     return StoredFit(*common, tasks, parameters, posterior)
 
 
-def _bytes_of(path: Path) -> bytes:
+def _bytes_of(path: Path, remedy: str = REMEDY) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
         reason = error.strerror or error
-        raise InputError(f"{path}: {reason}; {_REMEDY} {path.parent}") from error
+        raise InputError(f"{path}: {reason}; {remedy} {path.parent}") from error
 
 
-def _read_json(path: Path, kind: type[Decoded]) -> Decoded:
+def read_json(path: Path, kind: type[Decoded], *, remedy: str = REMEDY) -> Decoded:
+    """Read a JSON file of a known form."""
     try:
-        return msgspec.json.decode(_bytes_of(path), type=kind)
+        return msgspec.json.decode(_bytes_of(path, remedy), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(
-            f"{path}: not what a fit writes ({error}); {_REMEDY} {path.parent}"
+            f"{path}: not what a fit writes ({error}); {remedy} {path.parent}"
         ) from error
 
 
-def _read_table(path: Path, texts: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
-    """Read a CSV: texts as they are (an agent may be called NA), numbers with NaN for nothing."""
+def read_table(
+    path: Path,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    *,
+    unique: bool = True,
+    remedy: str = REMEDY,
+) -> pd.DataFrame:
+    """Read a CSV: texts as they are (an agent may be called NA), numbers with NaN for nothing.
+
+    Columns that are not named are kept as texts; `unique` refuses a first text that comes twice.
+    """
     import io
 
     import pandas as pd
 
     try:
-        raw = pd.read_csv(io.BytesIO(_bytes_of(path)), dtype=str, keep_default_na=False)
+        raw = pd.read_csv(io.BytesIO(_bytes_of(path, remedy)), dtype=str, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
         reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not a table ({reason}); {_REMEDY} {path.parent}") from error
+        raise InputError(f"{path}: not a table ({reason}); {remedy} {path.parent}") from error
     missing = [name for name in (*texts, *numbers) if name not in raw.columns]
     if missing or raw.empty:
         what = f"no column {', '.join(missing)}" if missing else "no rows"
-        raise InputError(f"{path}: {what}; {_REMEDY} {path.parent}")
+        raise InputError(f"{path}: {what}; {remedy} {path.parent}")
     names = raw[texts[0]]
-    if names.duplicated().any():
+    if unique and names.duplicated().any():
         twice = names[names.duplicated()].iloc[0]
-        raise InputError(f"{path}: {texts[0]}={twice} is there twice; {_REMEDY} {path.parent}")
+        raise InputError(f"{path}: {texts[0]}={twice} is there twice; {remedy} {path.parent}")
     for name in numbers:
         column = pd.to_numeric(raw[name], errors="coerce")
         wrong = column.isna() & ~raw[name].str.lower().isin(["", "nan"])
@@ -203,19 +225,20 @@ def _read_table(path: Path, texts: Sequence[str], numbers: Sequence[str]) -> pd.
             row = int(np.flatnonzero(wrong)[0])
             raise InputError(
                 f"{path}:{row + 2}: {name}={raw[name].iloc[row]}: not a number; "
-                f"{_REMEDY} {path.parent}"
+                f"{remedy} {path.parent}"
             )
         raw[name] = column.astype(float)
     return raw
 
 
-def _check_dates(path: Path, horizons: pd.DataFrame) -> None:
-    for row, day in enumerate(horizons["release_date"]):
+def check_dates(path: Path, column: pd.Series[str]) -> None:
+    """Refuse what is neither an ISO date nor empty."""
+    for row, day in enumerate(column):
         try:
             datetime.date.fromisoformat(day or "2000-01-01")
         except ValueError:
             raise InputError(
-                f"{path}:{row + 2}: release_date={day}: not a date; write it as 2024-05-13"
+                f"{path}:{row + 2}: {column.name}={day}: not a date; write it as 2024-05-13"
             ) from None
 
 
@@ -224,22 +247,22 @@ def _check_lengths(path: Path, tasks: pd.DataFrame) -> None:
     for row in np.flatnonzero(~((minutes > 0) & np.isfinite(minutes)))[:1]:
         raise InputError(
             f"{path}:{row + 2}: human_minutes={minutes[row]}: must be above 0; "
-            f"{_REMEDY} {path.parent}"
+            f"{REMEDY} {path.parent}"
         )
 
 
 def _read_posterior(path: Path, horizons: pd.DataFrame, tasks: pd.DataFrame) -> Posterior:
     if not path.is_file():
-        raise InputError(f"{path}: not found; {_REMEDY} {path.parent}")
+        raise InputError(f"{path}: not found; {REMEDY} {path.parent}")
     agents, names = tuple(horizons["agent"]), tuple(tasks["task_id"])
     try:
         return _from_netcdf(path, agents, names, tasks["human_minutes"].to_numpy())
     except _OtherFitError as error:
-        raise InputError(f"{path}: {error}; {_REMEDY} {path.parent}") from error
+        raise InputError(f"{path}: {error}; {REMEDY} {path.parent}") from error
     except Exception as error:  # whatever the HDF5 layers raise, it is the file that is damaged
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"{path}: not a posterior that can be read ({reason}); {_REMEDY} {path.parent}"
+            f"{path}: not a posterior that can be read ({reason}); {REMEDY} {path.parent}"
         ) from error
 
 
@@ -261,7 +284,13 @@ def _from_netcdf(
         n_chains, n_draws = draws.sizes["chain"], draws.sizes["draw"]
         step = max(1, n_chains * n_draws // TASK_DRAWS)
         kept = np.arange(0, n_draws, step)
-        mu_task = np.asarray(draws["mu_task"].isel(draw=kept), dtype=float)
+
+        def by_task(name: str) -> FloatArray:
+            if name not in draws.variables:
+                return np.zeros((n_chains * kept.size, len(tasks)))
+            values = np.asarray(draws[name].isel(draw=kept), dtype=float)
+            return values.reshape(-1, len(tasks))[:, task_order]
+
         attempts, successes = np.zeros((2, len(agents), len(tasks)))
         cell = (
             _places(data["cell_agent"].values, agents),
@@ -275,9 +304,11 @@ def _from_netcdf(
         return Posterior(
             alpha=alpha,
             beta=beta,
-            mu_task=mu_task.reshape(-1, len(tasks))[:, task_order],
+            mu_task=by_task("mu_task"),
             chosen=(np.arange(n_chains)[:, None] * n_draws + kept).ravel(),
             counts=Counts(agents, human_minutes, attempts, successes),
+            residual=by_task("residual"),
+            log_discrimination=by_task("log_discrimination"),
         )
 
 

@@ -69,6 +69,7 @@ def stored_trace(fit: HorizonFit) -> az.InferenceData:
     for dim, index in (("run", design.run_task), ("estimate", design.estimate_task)):
         if index.size:
             coords[f"{dim}_task"] = (dim, tasks[index])
+            coords[f"{dim}_source"] = (dim, np.array(design.task_source, dtype=str)[index])
     pointwise = az.from_dict(
         log_likelihood=likelihood,
         observed_data={name: value for name, value in observed.items() if value.size},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +12,10 @@ from numpy.typing import NDArray
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
-from tidegauge.horizon.agents import with_agent_facts
-from tidegauge.horizon.design import Design, build_design
+from tidegauge.horizon.analysis import AnalysisOptions, read_design
+from tidegauge.horizon.design import Design
+from tidegauge.horizon.filters import RowFilter
+from tidegauge.horizon.frontier import NO_FACTS, AgentFacts
 from tidegauge.horizon.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -22,8 +23,6 @@ from tidegauge.horizon.options import (
     HorizonOptions,
     HorizonPriors,
 )
-from tidegauge.horizon.outputs import read_release_dates, undated_note
-from tidegauge.horizon.tally import read_tally
 from tidegauge.horizon.trend import SHAPES, Trend, trend_of_fit
 from tidegauge.horizon.trend_scores import Measured, TrendModel, measured_horizons
 from tidegauge.progress import SILENT, Progress
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-FEWEST_AGENTS = 3
 FEWEST_EARLIER = 4  # agents, before the next ones are predicted from them
 _STACKING_ROUNDS = 5000
 _NO_WEIGHT = 1e-6  # what the rounds have not yet brought to zero
@@ -123,10 +121,10 @@ class TrendOptions:
         The model around the trend; its own `trend` is replaced by each shape in turn.
     release_dates : Path
         YAML of agents and dates.
-    since : date or None
-        Leave agents released before out of the trend (they stay in the fit).
-    frontier : bool
-        Keep only agents whose measured horizon was the longest at their release.
+    facts : AgentFacts
+        Which agents are in the trend; the others stay in the fit.
+    filters : tuple of RowFilter
+        Rows to leave out while reading.
     """
 
     release_dates: Path
@@ -134,9 +132,25 @@ class TrendOptions:
     priors: HorizonPriors = DEFAULT_PRIORS
     sampler: SamplerConfig = DEFAULT_SAMPLER
     patient: bool = True
-    since: datetime.date | None = None
-    frontier: bool = False
+    facts: AgentFacts = NO_FACTS
+    filters: tuple[RowFilter, ...] = ()
     shapes: Sequence[str] = SHAPES
+
+    def __post_init__(self) -> None:
+        if self.model.trend != "none":
+            raise InputError(f"trend={self.model.trend}: every shape is fitted; leave it out")
+
+    def analysis(self, shape: str) -> AnalysisOptions:
+        """Return the options of one shape's fit."""
+        return AnalysisOptions(
+            model=replace(self.model, trend=shape),
+            priors=self.priors,
+            sampler=self.sampler,
+            patient=self.patient,
+            release_dates=self.release_dates,
+            facts=self.facts,
+            filters=self.filters,
+        )
 
 
 @dataclass(frozen=True)
@@ -165,66 +179,25 @@ def compare_trends(
     Raises
     ------
     InputError
-        Fewer than FEWEST_AGENTS agents are in the trend, or all of one day.
+        Too few agents are in the trend, or all of one day.
     """
-    dates = read_release_dates(options.release_dates)
-    tally = read_tally(runs, progress=progress)
-    design = build_design(tally)
-    notes = [*design.notes, *undated_note(design, dates)]
-    for note in notes:
-        progress.note(note)
-    design = _dated(design, options, dates)
-    without = replace(options.model, trend="none", pooling="none")
-    fits = {"none": _fit(design, without, options, progress)}
-    measured = measured_horizons(fits["none"])
-    if options.frontier:
-        chosen = frontier_agents(measured)
-        design = _dated(design, options, dates, only=chosen)
-        measured = measured_horizons(replace(fits["none"], design=design))
+    read = read_design(runs, options.analysis(options.shapes[0]), progress=progress)
+    # Agents are measured each by themselves: neither a trend nor the others say where they lie.
+    fits = {"none": _fit(read.design, replace(options.model, pooling="none"), options, progress)}
     for shape in options.shapes:
-        fits[shape] = _fit(design, replace(options.model, trend=shape), options, progress)
+        fits[shape] = _fit(read.design, replace(options.model, trend=shape), options, progress)
     with progress.step("predicting each agent from the others"):
+        measured = measured_horizons(fits["none"])
         scores = score_shapes(measured, shapes=options.shapes, priors=options.priors)
     return TrendComparison(
         options=options,
         trends={shape: trend_of_fit(fits[shape]) for shape in options.shapes},
         scores=scores,
-        origin_day=design.origin_day,
+        origin_day=read.design.origin_day,
         unconverged=tuple(name for name, fit in fits.items() if not fit.diagnosis.converged),
-        inputs=tally.sha256,
-        notes=tuple(notes),
+        inputs=read.inputs,
+        notes=tuple(read.notes),
     )
-
-
-def frontier_agents(measured: Measured) -> frozenset[str]:
-    """Return the agents whose horizon was longer than those of all released before or with them."""
-    found = set()
-    for name, year, log2 in zip(measured.agents, measured.years, measured.log2, strict=True):
-        rivals = (measured.years <= year) & (np.array(measured.agents) != name)
-        if not (measured.log2[rivals] >= log2).any():
-            found.add(name)
-    return frozenset(found)
-
-
-def _dated(
-    design: Design,
-    options: TrendOptions,
-    dates: Mapping[str, datetime.date],
-    *,
-    only: frozenset[str] | None = None,
-) -> Design:
-    found = with_agent_facts(design, dates=dates, since=options.since, only=only)
-    years = found.agent_years[np.isfinite(found.agent_years)]
-    if years.size < FEWEST_AGENTS or np.ptp(years) == 0:
-        what = f"{years.size} agents are in the trend" + (" on one day" if years.size > 1 else "")
-        kept = [f"since {options.since}"] if options.since else []
-        kept += ["at the frontier"] if only is not None else []
-        raise InputError(
-            f"{what}{' (' + ', '.join(kept) + ')' if kept else ''}; a trend needs at least "
-            f"{FEWEST_AGENTS} with different release dates: add dates to {options.release_dates} "
-            "or widen the choice"
-        )
-    return found
 
 
 def _fit(

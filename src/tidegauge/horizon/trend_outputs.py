@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidegauge.horizon.trend import Trend
 
 STACKED = "stacked"
+_CENTURY_MONTHS = 1200.0
 FILES = (*("trends.csv", "trend_fan.csv", "shapes.csv", "agents.csv", "manifest.json", "plots"),)
 
 
@@ -123,8 +124,8 @@ def write_trends(
         "model": options.model,
         "priors": options.priors,
         "sampler": options.sampler,
-        "since": options.since.isoformat() if options.since else None,
-        "frontier": options.frontier,
+        "agents": options.facts,
+        "filters": [str(condition) for condition in options.filters],
         "shapes": list(options.shapes),
     }
     with atomic_folder(folder, owned=FILES) as staging:
@@ -162,10 +163,10 @@ def _gap_text(row: Mapping[Any, Any], name: str) -> str:
 
 
 def months_text(summary: TrendSummary) -> str:
-    """Return the doubling time with its interval, in months."""
+    """Return the doubling time with its interval, in months; ``none`` from a century on."""
 
     def say(months: float) -> str:
-        return f"{months:.1f}" if np.isfinite(months) else "none"
+        return f"{months:.1f}" if months <= _CENTURY_MONTHS else "none"
 
     middle, low, high = map(say, summary.doubling_months)
     return f"{middle} ({low} to {high})"

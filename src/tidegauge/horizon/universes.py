@@ -21,6 +21,7 @@ from tidegauge.horizon.frequentist import DEFAULT_REGULARISATION
 from tidegauge.horizon.options import CORE, HorizonOptions
 from tidegauge.horizon.subset import estimate_only, of_source, resample_tasks, subset_tasks
 from tidegauge.horizon.weights import SCHEMES
+from tidegauge.io import read_yaml
 
 METHODS = ("frequentist", "grid", "hierarchical")
 ALL, WITHOUT, RESAMPLED = "all", "without ", "resampled "
@@ -160,15 +161,19 @@ def default_grid(design: Design) -> tuple[Universe, ...]:
     """Return 64 universes: each choice crossed with those it could lean on.
 
     Left out in turn is the source with the fewest tasks; of a file with one source only, its
-    largest family. A file of one family has nothing to leave out, and 15 universes fewer.
+    largest family. What a file has nothing to choose about (no failed human run, no estimate, no
+    repeated run for SIMEX, one family) is not varied, so such a file has fewer universes.
     """
     model: Block = {
         "residual": ("none", "family"),
         "noise": ("normal", "student_t"),
-        "failures": ("ignore", "censor"),
+        "failures": ("ignore", "censor") if design.failed_task.size else ("ignore",),
     }
     regression: Block = {"weighting": SCHEMES, "regularisation": (DEFAULT_REGULARISATION, 0.1)}
-    estimates: Block = {"estimates": ("used", "dropped")}
+    # Dropping estimates must change something, and leave something.
+    some = np.unique(estimate_only(design)[design.attempts.sum(axis=0) > 0]).size == 2
+    estimates: Block = {"estimates": ("used", "dropped") if some else ("used",)}
+    repeated = np.unique(design.run_task).size < design.run_task.size
     again: Block = {"tasks": [f"{RESAMPLED}{n + 1}" for n in range(_RESAMPLES)]}
     name = _spare(design)
     spared: Block = {"sources": [f"{WITHOUT}{name}"] if name else []}
@@ -178,7 +183,11 @@ def default_grid(design: Design) -> tuple[Universe, ...]:
             {"method": ["hierarchical"], **model, **spared},
             {"method": ["frequentist"], **regression, **estimates},
             {"method": ["frequentist"], **regression, **spared},
-            {"method": ["frequentist"], "weighting": SCHEMES, "lengths": ["simex"]},
+            {
+                "method": ["frequentist"],
+                "weighting": SCHEMES,
+                "lengths": ["simex"] if repeated else [],
+            },
             {"method": ["grid"], **estimates},
             {"method": ["grid"], **spared},
             {"method": ["hierarchical"], "residual": model["residual"], **again},
@@ -223,13 +232,7 @@ def read_grid(path: Path) -> tuple[Universe, ...]:
     InputError
         Not such a list; the message names the block.
     """
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())  # YAML explains itself over several lines
-        raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error
+    content = read_yaml(path)
     if isinstance(content, dict):
         content = [content]
     if not isinstance(content, list) or not content:

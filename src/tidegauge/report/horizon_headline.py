@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+from numpy.typing import NDArray
 
-from tidegauge.horizon.trendline import Trendline
 from tidegauge.report.charts import ACCENT, SECOND, chart_data
 from tidegauge.report.durations import (
     SECONDS_PER_MINUTE,
@@ -19,9 +19,11 @@ from tidegauge.report.durations import (
     duration_text,
 )
 
+FloatArray = NDArray[np.float64]
 Range = tuple[float, float]
 
 _DAY_MS = 86_400_000
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _LEAST_SPAN = 16.0  # horizons that hardly differ should look so
 _CHARACTER_PX, _LINE_PX, _GAP_PX, _OUTSIDE_PX = 6.8, 14.0, 7, 100
 # Side (1 right) and pixels below: a rising line passes above right and below left of its dots.
@@ -61,7 +63,28 @@ class Bar:
         return f"{self.agent}{day}: {duration_text(self.median)} ({ends})"
 
 
-def minutes_range(bars: Sequence[Bar], trends: Sequence[Trendline] = ()) -> Range:
+@dataclass(frozen=True)
+class Band:
+    """A trend as it is drawn: a line and, perhaps, a fan.
+
+    `log2` (day,) are log2 minutes at ordinal `days`; `fan` (4, day) holds the ends of its 95 and
+    50 % bands from the lowest to the highest; beyond `last_day` all is extrapolated.
+    """
+
+    days: FloatArray
+    log2: FloatArray
+    fan: FloatArray | None
+    last_day: float
+
+    @property
+    def ends_log2(self) -> Range:
+        """The lowest and the highest that the line, or its fan, reaches where there are agents."""
+        drawn = self.log2[None] if self.fan is None else self.fan
+        seen = drawn[:, self.days <= self.last_day]
+        return float(seen.min()), float(max(seen.max(), self.log2.max()))
+
+
+def minutes_range(bars: Sequence[Bar], trends: Sequence[Band] = ()) -> Range:
     """Return the axis that shows every median and as much of the intervals as still tells."""
     bars = [bar for bar in bars if bar.is_drawable]
     medians = np.array([bar.median for bar in bars])
@@ -79,11 +102,13 @@ def minutes_range(bars: Sequence[Bar], trends: Sequence[Trendline] = ()) -> Rang
 
 
 def date_chart(
-    bars: Sequence[Bar], trend: Trendline | None, limits: Range, size: Size, *, title: str
+    bars: Sequence[Bar], trend: Band | None, limits: Range, size: Size, *, title: str
 ) -> Any:
-    """Draw dated horizons with their intervals over the least-squares line and its fan."""
-    rows = _rows([bar for bar in bars if bar.date], limits)
+    """Draw dated horizons with their intervals over a trend and its fan."""
+    rows = bar_rows([bar for bar in bars if bar.date], limits)
     days = [row["date"] for row in rows]
+    if trend is not None:
+        days.append(_day_milliseconds(float(trend.days.max())))
     margin = max(0.04 * (max(days) - min(days)), 30 * _DAY_MS)
     ends = [min(days) - margin, max(days) + margin]
     x = alt.X(
@@ -95,7 +120,7 @@ def date_chart(
     scale, axis = duration_scale(*limits), duration_axis(*limits)
     base = alt.Chart(chart_data(rows)).encode(x=x)
     layers = [
-        *_trend_layers(trend, x, scale),
+        *(trend_layers(trend, x, scale) if trend else []),
         base.mark_rule(color=ACCENT, strokeWidth=2.5, opacity=0.45).encode(
             y=alt.Y("low:Q", scale=scale, axis=axis, title=None), y2="high:Q"
         ),
@@ -118,7 +143,7 @@ def date_chart(
 
 def agent_chart(bars: Sequence[Bar], limits: Range, size: Size, *, title: str) -> Any:
     """Draw horizons with their intervals, one row an agent, the longest at the top."""
-    rows = _rows(sorted(bars, key=lambda bar: -bar.median), limits)
+    rows = bar_rows(sorted(bars, key=lambda bar: -bar.median), limits)
     scale = duration_scale(*limits)
     y = alt.Y(
         "agent:N",
@@ -138,14 +163,16 @@ def agent_chart(bars: Sequence[Bar], limits: Range, size: Size, *, title: str) -
     return alt.layer(*layers).properties(width=size.width, height=alt.Step(24), title=title)
 
 
-def _rows(bars: Sequence[Bar], limits: Range) -> list[dict[str, Any]]:
+def bar_rows(bars: Sequence[Bar], limits: Range) -> list[dict[str, Any]]:
+    """Return those that can be drawn as chart data in seconds, cut at the limits."""
+
     def seconds(minutes: float) -> float:
         return float(np.clip(minutes, *limits)) * SECONDS_PER_MINUTE
 
     return [
         {
             "agent": bar.agent,
-            "date": _milliseconds(bar.date) if bar.date else None,
+            "date": _day_milliseconds(bar.date.toordinal()) if bar.date else None,
             "median": seconds(bar.median),
             "low": seconds(bar.low),
             "high": seconds(bar.high),
@@ -158,8 +185,8 @@ def _rows(bars: Sequence[Bar], limits: Range) -> list[dict[str, Any]]:
     ]
 
 
-def _milliseconds(day: datetime.date) -> int:
-    return (day.toordinal() - datetime.date(1970, 1, 1).toordinal()) * _DAY_MS
+def _day_milliseconds(day: float) -> int:
+    return round((day - _EPOCH_DAY) * _DAY_MS)
 
 
 def _dots(base: Any) -> Any:
@@ -173,13 +200,11 @@ def _cut_mark(base: Any, end: str, shape: str) -> Any:
     return cut.mark_point(shape=shape, color=ACCENT, filled=True, size=60, opacity=0.7, aria=False)
 
 
-def _trend_layers(trend: Trendline | None, x: Any, scale: Any) -> list[Any]:
-    if trend is None:
-        return []
-    epoch = datetime.date(1970, 1, 1).toordinal()
+def trend_layers(trend: Band, x: Any, scale: Any) -> list[Any]:
+    """Draw a trend: its bands, and its line, dashed where it is extrapolated."""
     rows = []
     for i, day in enumerate(trend.days):
-        row = {"date": float((day - epoch) * _DAY_MS), "line": _seconds(trend.log2[i])}
+        row = {"date": _day_milliseconds(float(day)), "line": _seconds(trend.log2[i])}
         if trend.fan is not None:
             row |= {f"q{k}": _seconds(value) for k, value in enumerate(trend.fan[:, i])}
         rows.append(row)
@@ -189,12 +214,18 @@ def _trend_layers(trend: Trendline | None, x: Any, scale: Any) -> list[Any]:
         for low, high in (("q0", "q3"), ("q1", "q2")):
             band = base.mark_area(color=SECOND, opacity=0.13, clip=True, aria=False)
             layers.append(band.encode(y=alt.Y(f"{low}:Q", scale=scale), y2=f"{high}:Q"))
-    line = base.mark_line(color=SECOND, strokeWidth=2, clip=True, aria=False)
-    return [*layers, line.encode(y=alt.Y("line:Q", scale=scale))]
+    seen = int((trend.days <= trend.last_day).sum())
+    for part, dash in ((rows[:seen], [1, 0]), (rows[max(seen - 1, 0) :], [5, 4])):
+        line = alt.Chart(chart_data(part)).mark_line(
+            color=SECOND, strokeWidth=2, strokeDash=dash, clip=True, aria=False
+        )
+        layers.append(line.encode(x=x, y=alt.Y("line:Q", scale=scale)))
+    return layers if seen < len(rows) else layers[:-1]
 
 
 def _seconds(log2_minutes: float) -> float:
-    return float(np.exp2(log2_minutes)) * SECONDS_PER_MINUTE
+    # A log scale has neither zero nor infinity; beyond these nothing is drawn anyway.
+    return float(np.exp2(np.clip(log2_minutes, -60, 60))) * SECONDS_PER_MINUTE
 
 
 def _placed_labels(

@@ -9,12 +9,12 @@ import numpy as np
 from tidegauge.errors import InputError
 from tidegauge.horizon.curves import Curve
 from tidegauge.horizon.stored import StoredFit, read_fit
-from tidegauge.horizon.trendline import Trendline
+from tidegauge.horizon.stored_studies import read_studies
 from tidegauge.io import atomic_folder, check_writable
 from tidegauge.progress import SILENT, Progress
 from tidegauge.report import horizon_words as words
 from tidegauge.report.charts import chart_svg, save_chart
-from tidegauge.report.durations import WORK_UNITS, duration_text
+from tidegauge.report.durations import duration_text
 from tidegauge.report.horizon_content import (
     CHARTS,
     KINDS,
@@ -27,12 +27,19 @@ from tidegauge.report.horizon_content import (
     headline_chart,
 )
 from tidegauge.report.horizon_headline import Size
-from tidegauge.report.horizon_page_charts import curve_chart, difficulty_chart, rates_chart
+from tidegauge.report.horizon_methods import methods
+from tidegauge.report.horizon_page_charts import (
+    curve_chart,
+    difficulty_chart,
+    human_chart,
+    rates_chart,
+)
+from tidegauge.report.horizon_studies import study_sections
+from tidegauge.report.horizon_trend_words import headline_caption, trend_blocks
 from tidegauge.report.page import (
     Block,
     Card,
     Choice,
-    Facts,
     Figure,
     Grid,
     Page,
@@ -45,9 +52,21 @@ from tidegauge.report.page import (
 
 
 def write_horizon_report(
-    folder: Path, out: Path, *, charts: Path | None = None, progress: Progress = SILENT
+    folder: Path,
+    out: Path,
+    *,
+    charts: Path | None = None,
+    trend: Path | None = None,
+    compare: Path | None = None,
+    multiverse: Path | None = None,
+    progress: Progress = SILENT,
 ) -> None:
     """Make the page of a fit's folder, and its charts as PNG and SVG if they are asked for.
+
+    Parameters
+    ----------
+    trend, compare, multiverse : Path or None
+        Folders of the commands of these names, to stand beside the fit.
 
     Raises
     ------
@@ -56,12 +75,13 @@ def write_horizon_report(
         written to; nothing is written then.
     """
     fit = read_fit(folder)
+    studies = read_studies(folder, trend=trend, compare=compare, multiverse=multiverse)
     if out.is_dir():
         raise InputError(f"{out}: is a folder; name a file to write to")
     for place in (out.absolute().parent, *([charts] if charts else [])):
         check_writable(place)
     with progress.step("drawing"):
-        content = content_of(fit)
+        content = content_of(fit, studies)
         page = _page(content)
     if charts is not None:
         owned = [f"{name}.{ending}" for name in CHARTS for ending in ("png", "svg")]
@@ -86,14 +106,15 @@ def _page(content: Content) -> Page:
             _curves_section(content),
             *_difficulty_sections(fit),
             *_predictive_sections(content),
-            Section("Methods", words.methods(fit), "methods"),
+            *study_sections(content.studies),
+            Section("Methods", methods(fit), "methods"),
         ],
     )
 
 
 def _horizons_section(content: Content) -> Section:
     fit = content.fit
-    caption = _headline_caption(content)
+    caption = headline_caption(content)
     figures = [
         Figure(
             chart_svg(headline_chart(content, one, WIDE)),
@@ -103,6 +124,8 @@ def _horizons_section(content: Content) -> Section:
         for one in content.headlines
     ]
     choices = [Choice("Success rate", ("50 %", "80 %")), Choice("Horizon", KINDS)]
+    if len(content.trend_names) > 1:
+        choices.append(Choice("Trend", content.trend_names))
     same = (
         "Typical is for a task that is as hard as its length says, marginal for a random task of "
         "that length."
@@ -111,7 +134,7 @@ def _horizons_section(content: Content) -> Section:
         same += " Here the two are equal: this model has no difficulty besides length."
     blocks: list[Block] = [] if fit.diagnostics.converged else [words.verdict(fit)]
     blocks += [Text(_summary(fit)), Switch("headline", choices, figures), Text(same)]
-    return Section("Horizons", [*blocks, *_trend_blocks(content)], "horizons")
+    return Section("Horizons", [*blocks, *trend_blocks(content)], "horizons")
 
 
 def _summary(fit: StoredFit) -> str:
@@ -122,52 +145,6 @@ def _summary(fit: StoredFit) -> str:
         f"The longest 50 % horizon is that of {best['agent']}: it finishes half of the tasks that "
         f"take people {duration_text(best['p50'])} (95 % interval {ends})."
     )
-
-
-def _headline_caption(content: Content) -> str:
-    said = "Dots are medians, bars 95 % intervals; an arrow marks a bar that goes on."
-    trend = content.headlines[0].trend
-    if content.is_dated and trend is not None:
-        fan = "" if trend.fan is None else ", its bands hold 50 and 95 % of such lines, one a draw"
-        said += f" The line is least squares through the medians{fan}."
-    undated = [bar.agent for bar in content.headlines[0].bars if bar.date is None]
-    if content.is_dated and undated:
-        said += f" Without a release date, and so not drawn: {', '.join(undated)}."
-    return f"{said} {WORK_UNITS}"
-
-
-def _trend_blocks(content: Content) -> list[Block]:
-    typical = [one for one in content.headlines if one.kind == "typical"]
-    trends = {one.rate: one.trend for one in typical if one.trend}
-    if not trends:
-        return [
-            Text("No trend: it needs release dates (--release-dates) of at least three agents.")
-        ]
-    n_agents = next(iter(trends.values())).n_agents
-    said = (
-        f"The trend is descriptive: a straight line through the {n_agents} agents that happen to "
-        "have a date here, all counted alike. It is not the joint trend model, and not a forecast."
-    )
-    if content.fit.posterior is None:
-        said += " This method keeps no draws, so the line has no interval."
-    else:
-        said += (
-            " Its interval is the doubt about these agents' horizons alone, from a line through "
-            "each posterior draw; how agents scatter around a trend is not in it. Horizons more "
-            "than 64 times shorter or longer than any task count as that."
-        )
-    pairs = [(f"doubling time at {r[1:]} %", _doubling_text(one)) for r, one in trends.items()]
-    return [Facts(pairs), Text(said)]
-
-
-def _doubling_text(trend: Trendline) -> str:
-    if not 0 < trend.doubling_months < np.inf:
-        return "none: the line does not rise"
-    said = f"{trend.doubling_months:.1f} months"
-    if trend.fastest_months is None or trend.slowest_months is None:
-        return said
-    slowest = f"{trend.slowest_months:.1f}" if np.isfinite(trend.slowest_months) else "no doubling"
-    return f"{said} ({trend.fastest_months:.1f} to {slowest})"
 
 
 def _agents_section(fit: StoredFit) -> Section:
@@ -239,15 +216,23 @@ def _difficulty_sections(fit: StoredFit) -> list[Section]:
 
 
 def _predictive_sections(content: Content) -> list[Section]:
-    if not content.rates:
-        return []
-    inside = sum(rate.low <= rate.observed <= rate.high for rate in content.rates)
-    wide, narrow = Size(155, 100, columns=6), Size(105, 90, columns=2, narrow=True)
-    figure = Figure(
-        chart_svg(rates_chart(content.rates, wide)),
-        f"Success rates by the file's task length: dots were seen, bars hold 95 % of what the "
-        f"fitted model would have produced. {inside} of {len(content.rates)} dots are inside; "
-        "those outside are orange.",
-        chart_svg(rates_chart(content.rates, narrow)),
-    )
-    return [Section("Predictive checks", [figure], "predictive")]
+    blocks: list[Block] = []
+    if content.rates:
+        inside = sum(rate.low <= rate.observed <= rate.high for rate in content.rates)
+        wide, narrow = Size(155, 100, columns=6), Size(105, 90, columns=2, narrow=True)
+        caption = (
+            f"Success rates by the file's task length: dots were seen, bars hold 95 % of what the "
+            f"fitted model would have produced. {inside} of {len(content.rates)} dots are inside; "
+            "those outside are orange."
+        )
+        charts = [chart_svg(rates_chart(content.rates, size)) for size in (wide, narrow)]
+        blocks.append(Figure(charts[0], caption, charts[1]))
+    if content.human:
+        wide, narrow = Size(300, 180, columns=3), Size(230, 150, columns=1, narrow=True)
+        caption = (
+            "Successful human runs by how long they took: dots are how many there were, bars hold "
+            "95 % of what the fitted model would have produced; dots outside are orange."
+        )
+        charts = [chart_svg(human_chart(content.human, size)) for size in (wide, narrow)]
+        blocks.append(Figure(charts[0], caption, charts[1]))
+    return [Section("Predictive checks", blocks, "predictive")] if blocks else []

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tidegauge.horizon.curves import Curve
-from tidegauge.horizon.predictive import RateCheck
+from tidegauge.horizon.predictive import HumanCheck, RateCheck
 from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, chart_data
 from tidegauge.report.durations import (
     SECONDS_PER_MINUTE,
@@ -21,6 +21,7 @@ from tidegauge.report.durations import (
 )
 from tidegauge.report.horizon_headline import Size
 
+_BINS = 18
 _EVIDENCE = ("none", "1-2", "3-9", "10 or more")
 
 
@@ -145,16 +146,56 @@ def rates_chart(rates: Sequence[RateCheck], size: Size) -> Any:
         y=alt.Y("low:Q", title="success", scale=scale, axis=alt.Axis(format="%", tickCount=3)),
         y2="high:Q",
     )
-    colour = alt.Color(
-        "inside:N",
-        scale=alt.Scale(domain=["inside", "outside"], range=[INK, SECOND]),
-        legend=None,
-    )
     dots = base.mark_circle(size=40, opacity=1).encode(
-        y=alt.Y("observed:Q", scale=scale), color=colour, description="text:N"
+        y=alt.Y("observed:Q", scale=scale), color=_inside_colour(), description="text:N"
     )
     return (
         alt.layer(bars, dots, data=chart_data(rows))
         .properties(width=size.width, height=size.height)
         .facet(facet=alt.Facet("agent:N", title=None), columns=size.columns)
     )
+
+
+def human_chart(checks: Sequence[HumanCheck], size: Size) -> Any:
+    """Draw the number of human runs by duration over its 95 % predictive interval."""
+    panels = []
+    for check in checks:
+        everything = np.concatenate([check.observed, check.replicated.ravel()])
+        ends = np.quantile(everything, [0.002, 0.998])
+        edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, _BINS + 1)
+        counts = np.array([np.histogram(row, edges)[0] for row in check.replicated])
+        low, high = np.quantile(counts, [0.025, 0.975], axis=0)
+        seen = np.histogram(check.observed, edges)[0]
+        limits = float(2 ** edges[0]), float(2 ** edges[-1])
+        rows = [
+            {
+                "seconds": float(2 ** ((edges[i] + edges[i + 1]) / 2)) * SECONDS_PER_MINUTE,
+                "seen": int(seen[i]),
+                "low": float(low[i]),
+                "high": float(high[i]),
+                "inside": "inside" if low[i] <= seen[i] <= high[i] else "outside",
+                "text": f"{duration_text(2 ** edges[i])} to {duration_text(2 ** edges[i + 1])}: "
+                f"{seen[i]} runs, predicted {low[i]:.0f} to {high[i]:.0f}",
+            }
+            for i in range(_BINS)
+        ]
+        x = alt.X(
+            "seconds:Q",
+            title=None,
+            scale=duration_scale(*limits),
+            axis=duration_axis(*limits, grid=False),
+        )
+        base = alt.Chart(chart_data(rows)).encode(x=x)
+        bars = base.mark_rule(color=ACCENT, strokeWidth=9, opacity=0.3, aria=False)
+        dots = base.mark_circle(size=40, opacity=1).encode(
+            y="seen:Q", color=_inside_colour(), description="text:N"
+        )
+        layers = alt.layer(bars.encode(y=alt.Y("low:Q", title="runs"), y2="high:Q"), dots)
+        title = f"{check.source}, {check.observed.size} runs"
+        panels.append(layers.properties(width=size.width, height=size.height, title=title))
+    return alt.concat(*panels, columns=size.columns)
+
+
+def _inside_colour() -> alt.Color:
+    scale = alt.Scale(domain=["inside", "outside"], range=[INK, SECOND])
+    return alt.Color("inside:N", scale=scale, legend=None)

@@ -13,20 +13,22 @@ import pandas as pd
 
 from tidegauge.horizon.trend_compare import TrendComparison
 from tidegauge.horizon.trend_outputs import trend_outputs
-from tidegauge.report.charts import ACCENT, SECOND, chart_data, save_chart
+from tidegauge.horizon.trend_summary import FAN_LEVELS
+from tidegauge.report.charts import ACCENT, chart_data, save_chart
 from tidegauge.report.durations import (
     SECONDS_PER_MINUTE,
     duration_axis,
     duration_scale,
     duration_text,
 )
-from tidegauge.report.horizon_headline import Range, Size
+from tidegauge.report.horizon_headline import Band, Range, Size, trend_layers
 
 DAY_MS = 86_400_000
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _BEYOND = 512.0  # times the longest horizon measured: what a fan says further up is cut
 _BELOW = 16.0
 _MOST_MONTHS = 60.0
+_CENTURY_MONTHS = 1200.0
 WIDE, NARROW = Size(310, 220, columns=3), Size(250, 190, columns=1, narrow=True)
 
 
@@ -87,7 +89,7 @@ def _fan_panel(
     scale, axis = duration_scale(*limits), duration_axis(*limits)
     base = alt.Chart(chart_data(dots)).encode(x=x)
     layers = [
-        *fan_layers(fan, x, scale),
+        *trend_layers(band_of(fan), x, scale),
         base.mark_rule(color=ACCENT, strokeWidth=1.5, opacity=0.4, clip=True, aria=False).encode(
             y=alt.Y("low:Q", scale=scale, axis=axis, title=None), y2="high:Q"
         ),
@@ -98,33 +100,14 @@ def _fan_panel(
     return alt.layer(*layers).properties(width=size.width, height=size.height, title=title)
 
 
-def fan_layers(fan: pd.DataFrame, x: Any, scale: Any) -> list[Any]:
-    """Draw the 50 and 95 % bands and the median of a fan, dashed where it is extrapolated.
-
-    `fan` has date, extrapolated and the quantiles q0.025 to q0.975 in minutes.
-    """
-    rows = []
-    for row in fan.to_dict("records"):
-        ends = {
-            f"q{i}": float(np.clip(row[f"q{level}"], 1e-12, 1e15)) * SECONDS_PER_MINUTE
-            for i, level in enumerate(("0.025", "0.25", "0.5", "0.75", "0.975"))
-        }
-        beyond = str(row["extrapolated"]).lower() == "true"
-        rows.append({"date": milliseconds(row["date"]), "beyond": beyond, **ends})
-    base = alt.Chart(chart_data(rows)).encode(x=x)
-    layers = [
-        base.mark_area(color=SECOND, opacity=0.13, clip=True, aria=False).encode(
-            y=alt.Y(f"{low}:Q", scale=scale), y2=f"{high}:Q"
-        )
-        for low, high in (("q0", "q4"), ("q1", "q3"))
-    ]
-    solid = [row for row in rows if not row["beyond"]]
-    for part, dash in ((solid, [1, 0]), (rows[max(len(solid) - 1, 0) :], [5, 4])):
-        line = alt.Chart(chart_data(part)).mark_line(
-            color=SECOND, strokeWidth=2, strokeDash=dash, clip=True, aria=False
-        )
-        layers.append(line.encode(x=x, y=alt.Y("q2:Q", scale=scale)))
-    return layers
+def band_of(fan: pd.DataFrame, *, shift_log2: float = 0.0) -> Band:
+    """Return a fan's rows (date, extrapolated, q0.025 to q0.975 in minutes) as it is drawn."""
+    days = np.array([datetime.date.fromisoformat(day).toordinal() for day in fan["date"]], float)
+    seen = ~fan["extrapolated"].astype(str).str.lower().eq("true").to_numpy()
+    with np.errstate(divide="ignore"):
+        log2 = np.log2(fan[[f"q{level:g}" for level in FAN_LEVELS]].to_numpy(float).T) + shift_log2
+    last = float(days[seen].max()) if seen.any() else float(days.min())
+    return Band(days, log2[2], log2[[0, 1, 3, 4]], last)
 
 
 def doubling_chart(trends: pd.DataFrame, shapes: pd.DataFrame, size: Size) -> Any:
@@ -168,12 +151,14 @@ def months_text(months: Sequence[float]) -> str:
     """Return a doubling time and the ends of its interval as people say them."""
 
     def say(value: float) -> str:
-        return f"{value:.1f}" if np.isfinite(value) else "no doubling"
+        if not np.isfinite(value):
+            return "no doubling"
+        return f"{value:.1f}" if value <= _CENTURY_MONTHS else "over 100 years"
 
     middle, low, high = months
     if not np.isfinite(middle):
         return f"no doubling in most draws ({say(low)} to {say(high)} months)"
-    return f"{middle:.1f} months ({say(low)} to {say(high)})"
+    return f"{say(middle)} months ({say(low)} to {say(high)})"
 
 
 def milliseconds(day: str) -> int:

@@ -1,13 +1,10 @@
-"""The horizon page's plain language: what the checks mean, and how the numbers were made."""
+"""The horizon page's plain language: whether the numbers can be relied on, check by check."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from tidegauge.engine.diagnostics import Check
 from tidegauge.horizon.stored import StoredFit
-from tidegauge.report.page import Block, Facts, Finding, Findings, Remark, Table, Text
+from tidegauge.report.page import Block, Finding, Findings, Remark, Text
 
 _CHECKS = {
     "r_hat": (
@@ -38,20 +35,6 @@ _CHECKS = {
         "How far tasks moved from their human time",
         "Where human runs are many, the inferred length should stay close to their mean.",
     ),
-}
-_METHODS = {
-    "core": "Every task has a length in log2 minutes, drawn around its family's. Successful human "
-    "runs measure it with one noise, estimates with another. An agent succeeds with probability "
-    "logistic(alpha + beta × length), beta at most 0. All of it is inferred together, so that "
-    "doubt about the tasks' lengths is part of every interval. The horizon at a success rate is "
-    "the length at which the curve falls to it; points are posterior medians, intervals hold the "
-    "central 95 % of all draws, those beyond the longest task included.",
-    "frequentist": "One logistic regression per agent on the file's human minutes (log2), runs "
-    "weighted by task and family. Intervals hold the central 95 % of a bootstrap over families, "
-    "tasks and runs. The human minutes are taken as the truth.",
-    "grid": "Each agent's own posterior of alpha and beta, summed on a grid, with the file's "
-    "human minutes taken as the truth. Points are posterior medians, intervals hold the central "
-    "95 %.",
 }
 
 
@@ -93,71 +76,3 @@ def _finding(check: Check) -> Finding:
     title, meaning = _CHECKS.get(name, (name.replace("_", " "), ""))
     title = f"{title} ({part})" if part else title
     return Finding(title, check.passed, f"{meaning} Found: {check.detail}.".strip())
-
-
-def methods(fit: StoredFit) -> list[Block]:
-    """Return how the numbers were made, in enough detail to make them again."""
-    manifest, settings = fit.manifest, fit.manifest.settings
-    model = str(settings.get("model", manifest.method))
-    blocks: list[Block] = []
-    if model in _METHODS:
-        blocks.append(Text(_METHODS[model]))
-    if fit.diagnostics.chains and fit.diagnostics.draws:
-        blocks.append(
-            Text(
-                f"Sampled by NUTS: {fit.diagnostics.chains} chains of "
-                f"{fit.diagnostics.draws:,} draws."
-            )
-        )
-    seed = "none" if manifest.seed is None else str(manifest.seed)
-    facts = [("method", manifest.method), ("model", model), ("seed", seed)]
-    for part in ("options", "frequentist"):
-        facts += [(name.replace("_", " "), str(v)) for name, v in _items(settings.get(part))]
-    when = manifest.created_at.replace("T", " ").replace("+00:00", " UTC")
-    facts = [*dict(facts).items(), ("fitted", when)]
-    facts += [("tidegauge", manifest.tidegauge), ("Python", manifest.python)]
-    blocks.append(Facts([*facts, *manifest.libraries.items()]))
-    priors = [[name, _prior_text(prior)] for name, prior in _items(settings.get("priors"))]
-    if priors:
-        caption = "Priors; lengths are log2 minutes, alpha and beta logits."
-        blocks.append(Table(("parameter", "prior"), priors, caption))
-    blocks += _scales(fit)
-    blocks.append(
-        Facts([(f"SHA-256 of {name}", digest) for name, digest in manifest.inputs.items()])
-    )
-    blocks += [Text(f"Note: {note}.") for note in manifest.notes]
-    return blocks
-
-
-def _scales(fit: StoredFit) -> list[Block]:
-    """Return what was inferred about all tasks together, where there is a posterior."""
-    if fit.parameters is None:
-        return []
-    shared = fit.parameters[~fit.parameters["parameter"].str.contains("[", regex=False)]
-    rows = [
-        [
-            row["parameter"],
-            f"{row['mean']:.3g}",
-            f"{row['q0.025']:.3g} to {row['q0.975']:.3g}",
-            f"{row['r_hat']:.4f}",
-            f"{row['ess_bulk']:,.0f}",
-        ]
-        for row in shared.to_dict("records")
-    ]
-    header = ("parameter", "mean", "95 % interval", "R-hat", "effective draws")
-    return [Table(header, rows, "What the tasks have in common, log2 minutes.")] if rows else []
-
-
-def _items(value: Any) -> list[tuple[str, Any]]:
-    return list(value.items()) if isinstance(value, Mapping) else []
-
-
-def _prior_text(prior: Any) -> str:
-    if not isinstance(prior, Mapping) or "kind" not in prior:
-        return str(prior)
-    kind, mu, sd = prior["kind"], prior.get("mu", 0), prior.get("sd")
-    if str(kind).startswith("half_"):
-        return f"{str(kind).replace('_', '-')}({sd})"
-    upper = prior.get("upper", "inf")
-    bound = "" if upper == "inf" else f", at most {upper}"
-    return f"{str(kind).removeprefix('truncated_')}({mu}, {sd}){bound}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from builders import small_rows, write_rows
 from calls import Call
-from tidegauge.horizon.options import CHOICES, HorizonOptions
+from tidegauge.horizon.options import CHOICES, CORE, HorizonOptions
 
 SIZES = ("--draws", 50, "--tune", 50, "--chains", 2)
 
@@ -171,3 +171,87 @@ def test_the_graph_takes_the_same_flags(call: Call, runs: Path, tmp_path: Path) 
     assert "mu_task" in said.out
     refused: Any = call("horizon", "graph", runs, "-q", "--noise", "weibull")
     assert refused.code == 2
+
+
+def test_a_full_fit_takes_options_priors_groups_and_dates_and_says_so(
+    call: Call, runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "options.yaml").write_text(
+        "model: full\nresidual: family\nnoise: weibull\npooling: lab\n"
+        "priors: {sigma_human: {kind: half_cauchy, scale: 1.5}}\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "labs.yaml").write_text("agent-a: north\nagent-b: north\n", encoding="utf-8")
+    (tmp_path / "dates.yaml").write_text(
+        "agent-a: 2022-01-01\nagent-b: 2023-01-01\nagent-c: 2024-01-01\n", encoding="utf-8"
+    )
+    out = tmp_path / "out"
+    said = call(
+        *("horizon", "fit", runs, "--out", out, "-q", *SIZES, "--success", 0.9),
+        *("--options", tmp_path / "options.yaml", "--noise", "student_t", "--trend", "linear"),
+        *("--groups", tmp_path / "labs.yaml", "--release-dates", tmp_path / "dates.yaml"),
+        *("--since", "2021"),
+    )
+    assert said.code == 1, said.err  # so few draws never converge
+    settings = json.loads((out / "manifest.json").read_text())["settings"]
+    assert settings["model"] == "full"
+    chosen = {name: settings["options"][name] for name in ("noise", "pooling", "trend")}
+    assert chosen == {"noise": "student_t", "pooling": "lab", "trend": "linear"}
+    assert settings["priors"]["sigma_human"]["kind"] == "half_cauchy"
+    assert settings["priors"]["sigma_human"]["sd"] == 1.5
+    assert settings["agents"]["since"] == "2021-01-01"
+    parameters = set(pd.read_csv(out / "parameters.csv")["parameter"])
+    assert {"trend_rate", "sigma_residual_task", "nu_minus_one", "group_horizon[north]"} <= {
+        *parameters
+    }
+    domains = pd.read_csv(out / "domains.csv")
+    assert set(domains["basis"]) == {"residual"}
+    families = domains[(domains["kind"] == "family") & (domains["agent"] == "agent-a")]
+    assert families["p50"].nunique() == 3
+    rates = pd.read_csv(out / "rates.csv")
+    assert (rates["marginal"] < rates["typical"]).all()
+
+
+def flags_of(options: HorizonOptions) -> list[str]:
+    """Every option as the flag that sets it."""
+    flags = []
+    for field in fields(HorizonOptions):
+        value, flag = getattr(options, field.name), field.name.replace("_", "-")
+        if field.name in CHOICES:
+            flags += [f"--{flag}", value]
+        else:
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+    return flags
+
+
+def test_full_with_every_option_off_is_core(call: Call, runs: Path) -> None:
+    plain = call("horizon", "graph", runs, "-q")
+    assert plain.code == 0
+    assert call("horizon", "graph", runs, "-q", "--model", "full", *flags_of(CORE)) == plain
+
+
+@pytest.mark.parametrize(
+    ("option", "variable"),
+    [
+        ({"residual": "task"}, "sigma_residual_task"),
+        ({"residual": "family"}, "sigma_residual_family"),
+        ({"noise": "student_t"}, "nu_minus_one"),
+        ({"noise_growth": True}, "noise_growth"),
+        ({"estimate_bias": True}, "delta_estimate"),
+        ({"discrimination": True}, "sigma_discrimination"),
+        ({"pooling": "all"}, "sigma_slope"),
+        ({"pooling": "family"}, "group_slope"),
+        ({"trend": "kink"}, "trend_kink"),
+    ],
+)
+def test_an_option_alone_brings_its_variable_into_the_graph(
+    call: Call, runs: Path, tmp_path: Path, option: dict[str, Any], variable: str
+) -> None:
+    dates = tmp_path / "dates.yaml"
+    days = {"agent-a": "2022-01-01", "agent-b": "2023-01-01", "agent-c": "2024-01-01"}
+    dates.write_text("".join(f"{agent}: {day}\n" for agent, day in days.items()))
+    flags = ("--model", "full", "--release-dates", dates, "-q")
+    assert variable not in call("horizon", "graph", runs, *flags, *flags_of(CORE)).out
+    found = call("horizon", "graph", runs, *flags, *flags_of(replace(CORE, **option)))
+    assert found.code == 0, found.err
+    assert variable in found.out

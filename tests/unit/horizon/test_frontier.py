@@ -44,13 +44,10 @@ def test_the_frontier_is_who_exceeded_all_earlier_agents() -> None:
     assert frontier_agents(design, dates) == {"agent 0", "agent 1", "agent 3", "agent 5"}
 
 
-def test_agents_of_one_day_do_not_compete_and_the_undated_do_not_count() -> None:
+def test_of_one_day_only_the_best_counts_and_the_undated_do_not() -> None:
     design = ordered_design([2, 4, 3, 9])
-    assert frontier_agents(design, dates_of(design, [2019, 2020, 2020])) == {
-        "agent 0",
-        "agent 1",
-        "agent 2",
-    }
+    dates = dates_of(design, [2019, 2020, 2020])  # the last and best has no date
+    assert frontier_agents(design, dates) == {"agent 0", "agent 1"}
 
 
 def test_since_and_frontier_leave_the_others_out_of_the_trend() -> None:

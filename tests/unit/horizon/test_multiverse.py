@@ -5,16 +5,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from designs import draw_design, usual_truth
+from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon import multiverse as multiverse_module
 from tidegauge.horizon.contenders import Frequentist, Grid
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.effects import choices_table, levels_table
+from tidegauge.horizon.fit import HorizonFit, fit_horizon
 from tidegauge.horizon.frequentist import FrequentistOptions
 from tidegauge.horizon.multiverse import (
     Multiverse,
@@ -24,7 +27,7 @@ from tidegauge.horizon.multiverse import (
     horizons_table,
 )
 from tidegauge.horizon.quantities import Interval
-from tidegauge.horizon.refits import REPLICATES
+from tidegauge.horizon.refits import REPLICATES, SHORT_SAMPLER, fit_short
 from tidegauge.horizon.trendline import fit_trendline
 from tidegauge.horizon.universes import Universe, expand
 
@@ -82,6 +85,27 @@ def test_hierarchical_universes_differ_by_their_choice_and_repeat_by_their_seed(
     assert same is not None
     np.testing.assert_array_equal(same.median, ignored.median)
     assert all(outcome.converged for outcome in one.outcomes)
+
+
+def test_starts_that_end_in_different_modes_do_not_pass_as_converged(
+    design: Design, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start's own chains agree; only the chains of both together tell."""
+    real = fit_horizon
+
+    def two_modes(part: Design, *, sampler: SamplerConfig, **options: Any) -> HorizonFit:
+        fit = real(part, sampler=sampler, **options)
+        moved = fit.point.alpha + (3.0 if sampler.seed > 1000 else 0.0)
+        return replace(fit, point=replace(fit.point, alpha=moved))
+
+    one, fit = fit_short(design, seed=1)
+    assert one.converged
+    assert fit.point.alpha.shape[:2] == (4, 400)
+    np.testing.assert_array_equal(one.draws.shape, (1600, 3))
+    monkeypatch.setattr("tidegauge.horizon.fit.fit_horizon", two_modes)
+    other, _ = fit_short(design, sampler=replace(SHORT_SAMPLER, draws=200), seed=1)
+    assert not other.converged
+    assert other.r_hat > 1.1
 
 
 def test_a_universe_that_fails_is_recorded_and_stops_no_other(

@@ -125,7 +125,7 @@ def test_sensitivity_and_influence_are_written_when_asked_for(
     assert pd.read_csv(out / "multiverse.csv")["universe"].nunique() == 2
 
 
-def test_the_default_grid_is_fitted_whole(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_grid_is_fitted_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every universe of it, with the sampler taken out: what is tested is the bookkeeping."""
     fits = []
 
@@ -134,6 +134,10 @@ def test_the_default_grid_is_fitted_whole(runs: Path, monkeypatch: pytest.Monkey
         return (refits._regression(Universe(), design, 1), None)  # type: ignore[arg-type]
 
     monkeypatch.setattr(refits, "fit_short", stand_in)
+    rows = small_rows()
+    rows += [human_row("code/fix", minutes=60, human_minutes=30.0, score_binarized=0)]
+    rows += [agent_row("code/new", human_minutes=50.0, human_source="estimate")]
+    runs = write_rows(tmp_path / "varied.jsonl", rows)
     found = study([runs], StudyOptions(workers=1)).multiverse
     assert len(found.outcomes) == 64
     assert found.failed == []
@@ -165,6 +169,17 @@ def test_universes_that_fail_or_do_not_converge_exit_1_and_are_named(
     assert list(manifest["failed"]) == ["2"]
     table = pd.read_csv(out / "multiverse.csv")
     assert not table.loc[table["universe"] == 3, "converged"].any()
+
+
+def test_filters_choose_the_rows_that_are_read(call: Call, runs: Path, tmp_path: Path) -> None:
+    grid, out = tmp_path / "one.yaml", tmp_path / "out"
+    grid.write_text("method: grid")
+    said = call(runs, "--out", out, "--grid", grid, "--exclude", "alias=agent-b", "-q")
+    assert said.code == 0, said.err
+    assert set(pd.read_csv(out / "multiverse.csv")["agent"]) == {"agent-a", "agent-c"}
+    assert "every universe makes the same choices" in said.out
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert len(manifest["settings"]["filters"]) == 1
 
 
 def test_a_multiverse_that_cannot_be_read_leaves_the_earlier_files(
@@ -236,6 +251,24 @@ def test_humans_only_and_one_family_are_refused_in_words(
     said = call(one, "--out", tmp_path / "out", "--grid", grid, "--influence", "-q")
     assert said.code == 2
     assert "one family of tasks" in said.err
+
+
+def test_agents_that_always_or_never_succeed_are_told_as_they_are(
+    call: Call, grid: Path, tmp_path: Path
+) -> None:
+    rows = small_rows()
+    for row in rows:
+        if row["alias"] != "human":
+            row["score_binarized"] = float(row["alias"] == "agent-a")
+    path = write_rows(tmp_path / "extreme.jsonl", rows)
+    said = call(path, "--out", tmp_path / "out", "--grid", grid, "--plots", "-q")
+    assert said.code == 0, said.err
+    table = pd.read_csv(tmp_path / "out" / "multiverse.csv")
+    regression = table[table["method"] == "frequentist"]
+    assert (regression.loc[regression["agent"] == "agent-a", "p50"] == float("inf")).all()
+    assert (regression.loc[regression["agent"] == "agent-b", "p50"] == 0).all()
+    choices = pd.read_csv(tmp_path / "out" / "choices.csv").set_index("choice")
+    assert choices.loc["weighting", "mean_abs_log2_change"] == 0  # nothing to be moved
 
 
 @pytest.mark.parametrize("name", ["universes", "workers"])

@@ -65,6 +65,22 @@ def test_default_grid_leaves_out_a_family_where_there_is_one_source(design: Desi
     assert len(default_grid(one_family)) == 49
 
 
+def test_default_grid_does_not_vary_what_the_file_has_nothing_of(design: Design) -> None:
+    no_failure = replace(
+        design, failed_task=design.failed_task[:0], failed_log2=design.failed_log2[:0]
+    )
+    assert {one.model.failures for one in default_grid(no_failure)} == {"ignore"}
+    estimated = replace(
+        design, run_task=design.run_task[:0], run_log2=design.run_log2[:0],
+        estimate_task=np.arange(12), estimate_log2=design.log2_minutes,
+    )  # fmt: skip
+    assert {one.estimates for one in default_grid(estimated)} == {"used"}
+    assert {one.lengths for one in default_grid(estimated)} == {"given"}
+    timed = replace(design, run_task=np.arange(12), run_log2=design.log2_minutes)
+    assert {one.estimates for one in default_grid(timed)} == {"used"}
+    assert {one.lengths for one in default_grid(timed)} == {"given"}
+
+
 def test_a_block_is_every_combination_and_repeats_count_once() -> None:
     block = {"method": ["frequentist"], "weighting": ["equal", "none"], "tasks": ["all"]}
     grid = expand([block, block, {"noise": ["weibull"], "rounding": [True, False]}])

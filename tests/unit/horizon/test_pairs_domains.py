@@ -16,6 +16,7 @@ from tidegauge.horizon.design import Design
 from tidegauge.horizon.domains import REFIT, SAME, SHIFTED, domains_table, source_designs
 from tidegauge.horizon.frequentist import FrequentistOptions, fit_frequentist
 from tidegauge.horizon.grid import fit_grid
+from tidegauge.horizon.layout import Point
 from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_grid
 from tidegauge.horizon.options import CORE, HorizonOptions
 from tidegauge.horizon.pairs import pairs_table
@@ -67,11 +68,19 @@ def posterior(design: Design, options: HorizonOptions, **residuals: Any) -> Any:
     rng = np.random.default_rng(4)
     shape = (2, 40, len(design.agents))
     beta = -rng.lognormal(-0.3, 0.1, shape)
-    point = SimpleNamespace(
-        mu_global=np.zeros((2, 40)), alpha=-5 * beta + rng.normal(0, 1, shape), beta=beta
+    usual = np.ones((2, 40))
+    point = Point(
+        mu_global=usual,
+        sigma_global=usual,
+        sigma_family=usual,
+        sigma_human=usual,
+        sigma_estimate=usual,
+        mu_family=np.ones((2, 40, len(design.families))),
+        mu_task=np.ones((2, 40, len(design.tasks))),
+        alpha=-5 * beta + rng.normal(0, 1, shape),
+        beta=beta,
+        **residuals,
     )
-    for name, value in {"residual_family": None, "residual": None, **residuals}.items():
-        setattr(point, name, value)
     return SimpleNamespace(design=design, options=options, point=point)
 
 
@@ -189,3 +198,19 @@ def test_longer_horizons_at_lower_rates(design: Design) -> None:
     by_rate = table.pivot(index="agent", columns="success", values="typical").to_numpy()
     assert (np.diff(by_rate, axis=1) < 0).all()
     assert (table["marginal"] == table["typical"]).all()
+
+
+def test_the_marginal_horizon_is_that_of_new_tasks_drawn(design: Design) -> None:
+    sds = {
+        "sigma_residual_family": np.full((2, 40), 1.2),
+        "sigma_residual_task": np.full((2, 40), 1.6),
+    }
+    fit = posterior(design, HorizonOptions(residual="family"), **sds)
+    table = rates_table(design, spread_of_fit(fit), (0.9,))
+    assert (table["marginal"] < table["typical"]).all()  # some new tasks are too hard at any length
+    new_tasks = np.random.default_rng(6).normal(0, 2.0, 400_000)  # 1.2 and 1.6 make 2
+    alpha, beta = fit.point.alpha.reshape(80, 3), fit.point.beta.reshape(80, 3)
+    log2 = spread_of_fit(fit).marginal(0.9)
+    for a in range(3):
+        rate = expit(alpha[0, a] + beta[0, a] * log2[0, a] + new_tasks)
+        assert rate.mean() == pytest.approx(0.9, abs=4 * rate.std() / np.sqrt(rate.size))

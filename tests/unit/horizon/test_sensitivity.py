@@ -96,7 +96,7 @@ def test_reweighted_horizons_agree_with_a_refit_under_the_scaled_prior(
     assert set(rows["how"]) == {"reweighted"}
     priors = sensitivity._power_priors(sensitivity.DEFAULT_PRIORS, "alpha", 2.0)
     assert priors.alpha == normal(0, 5 / np.sqrt(2))
-    long = SamplerConfig(draws=4000, tune=500, chains=2, target_accept=0.95)
+    long = SamplerConfig(draws=2000, tune=500, chains=2, target_accept=0.95)
     refit, _ = fit_short(design, priors=priors, sampler=long, seed=5)
     base, _ = fit_short(design, sampler=long, seed=5)
     error = np.hypot(refit.error, 2 * base.error)  # reweighting makes fewer of the draws count
@@ -137,7 +137,7 @@ def test_a_heavy_tail_is_refitted_instead(design: Design, monkeypatch: pytest.Mo
 
 
 def test_priors_that_pooling_replaces_are_not_in_effect(design: Design) -> None:
-    _, fit = fit_short(design, sampler=SamplerConfig(draws=20, tune=20, chains=1), seed=1)
+    _, fit = fit_short(design, sampler=SamplerConfig(draws=20, tune=20, chains=2), seed=1)
     assert {"alpha", "beta"} <= set(priors_in_effect(fit))
     pooled = replace(fit, options=replace(fit.options, pooling="all"))
     assert not {"alpha", "beta"} & set(priors_in_effect(pooled))

@@ -55,7 +55,7 @@ def test_draws_and_counts_are_those_of_the_fit(fit_folder: Path, simulated_runs:
     np.testing.assert_array_equal(fit.posterior.counts.successes, design.successes)
     assert tuple(fit.tasks["task_id"]) == design.tasks
     assert fit.manifest.seed == 3
-    assert fit.manifest.is_core
+    assert fit.manifest.options["residual"] == "none"
     assert fit.release_dates[0] is not None
 
 

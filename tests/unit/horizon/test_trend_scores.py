@@ -11,7 +11,7 @@ from tidegauge.engine.priors import gamma, half_cauchy, half_normal, normal, tru
 from tidegauge.errors import InputError
 from tidegauge.horizon.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.trend import COEFFICIENTS, SHAPES, trend_value
-from tidegauge.horizon.trend_compare import averaging_weights, frontier_agents, stacking_weights
+from tidegauge.horizon.trend_compare import averaging_weights, stacking_weights
 from tidegauge.horizon.trend_points import prior_quantile
 from tidegauge.horizon.trend_scores import Measured, TrendModel
 
@@ -151,14 +151,3 @@ def test_averaging_weights_follow_the_evidence_and_are_even_without_any() -> Non
     pair = np.concatenate([turns, turns[:, ::-1]])
     np.testing.assert_allclose(averaging_weights(pair), 0.5, atol=0.05)
     np.testing.assert_allclose(stacking_weights(pair), 0.5, atol=1e-6)
-
-
-def test_frontier_is_who_was_best_at_release() -> None:
-    measured = Measured(
-        agents=("a", "b", "c", "d", "e", "f"),
-        years=np.array([0.0, 1.0, 2.0, 2.0, 3.0, 4.0]),
-        log2=np.array([1.0, 0.5, 3.0, 2.0, 3.0, 4.0]),
-        sd=np.ones(6),
-    )
-    # b is below a; d came with c, which is better; e only equals c.
-    assert frontier_agents(measured) == {"a", "c", "f"}

@@ -1,12 +1,26 @@
-"""The page of a fit, made once a session."""
+"""Pages of fits, made once a session: one of a fit alone, one with all that may stand beside it."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.horizon.analysis import AnalysisOptions, analyse
+from tidegauge.horizon.options import CORE
+from tidegauge.horizon.outputs import write_outputs
+from tidegauge.horizon.trend import COEFFICIENTS, Trend
+from tidegauge.horizon.trend_compare import TrendComparison, TrendOptions, score_shapes
+from tidegauge.horizon.trend_outputs import write_trends
+from tidegauge.horizon.trend_scores import Measured, TrendModel
 from tidegauge.report.horizon_page import write_horizon_report
+
+ORIGIN = 738_700.0
 
 
 @pytest.fixture(scope="session")
@@ -14,4 +28,122 @@ def page_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """A folder with page.html of the core fit, and its charts in charts/."""
     folder = tmp_path_factory.mktemp("page")
     write_horizon_report(fit_folder, folder / "page.html", charts=folder / "charts")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trend_fit_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit with residual difficulty and a joint linear trend."""
+    folder = tmp_path_factory.mktemp("trend_fit")
+    options = AnalysisOptions(
+        model=replace(CORE, trend="linear", residual="task"),
+        release_dates=simulated_runs / "release_dates.yaml",
+        sampler=SamplerConfig(draws=500, tune=400, chains=2, seed=3),
+        patient=False,
+    )
+    write_outputs(analyse([simulated_runs / "runs.jsonl"], options).outputs, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trend_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A comparison of trends, from horizons as if they had been measured."""
+    rng = np.random.default_rng(1)
+    years = np.linspace(-2, 2, 8)
+    log2 = 4 + 1.2 * years + rng.normal(0, 0.5, 8)
+    names = tuple(f"agent-0{a + 1}" for a in range(8))
+    measured = Measured(names, years, log2, np.full(8, 0.4))
+    trends = {}
+    for shape, coefficients in COEFFICIENTS.items():
+        drawn = TrendModel(shape, measured).draw(300, rng)
+        trends[shape] = Trend(
+            shape=shape,
+            coefficients={name: drawn[name] for name in coefficients},
+            scatter=drawn["sigma_horizon"],
+            log2_gap80=np.full(300, 1.5),
+            origin_day=ORIGIN,
+            first_day=ORIGIN - 2 * 365.25,
+            last_day=ORIGIN + 2 * 365.25,
+            n_agents=8,
+        )
+    folder = tmp_path_factory.mktemp("trend")
+    options = TrendOptions(release_dates=Path("release_dates.yaml"))
+    found = TrendComparison(options, trends, score_shapes(measured), ORIGIN, (), {}, ())
+    write_trends(found, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def compare_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``horizon compare`` writes, of two methods, as far as the page reads it."""
+    folder = tmp_path_factory.mktemp("compare")
+    own = pd.read_csv(fit_folder / "horizons.csv")
+    tables = [own.assign(method=name, p50=own["p50"] * k) for k, name in ((1, "core"), (2, "grid"))]
+    pd.concat(tables).to_csv(folder / "compare.csv", index=False)
+    score = {"log_score_se": 0.02, "brier": 0.14, "brier_se": 0.01, "difference_se": 0.004}
+    rows = [
+        {
+            "by": "family",
+            "method": m,
+            "best": "core",
+            "log_score": s,
+            "difference": s + 0.4,
+            **score,
+        }
+        for m, s in (("core", -0.4), ("grid", -0.5))
+    ]
+    pd.DataFrame(rows).to_csv(folder / "scores.csv", index=False)
+    (folder / "manifest.json").write_text(json.dumps({"kind": "horizon/compare"}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def multiverse_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``horizon multiverse`` writes, of two choices, as far as the page reads it."""
+    folder = tmp_path_factory.mktemp("multiverse")
+    agents = pd.read_csv(fit_folder / "horizons.csv")[["agent", "p50"]]
+    universes = [(m, n, f) for m, f in (("core", 1), ("grid", 4)) for n in ("normal", "t")]
+    horizons, doubling = [], []
+    for number, (method, noise, factor) in enumerate(universes):
+        made = {"universe": number, "method": method, "noise": noise}
+        p50 = agents["p50"] * factor
+        horizons.append(agents.assign(**made, p50=p50, low=p50 / 2, high=p50 * 2))
+        doubling.append({**made, "doubling_months": 5 + factor})
+    pd.concat(horizons).to_csv(folder / "multiverse.csv", index=False)
+    pd.DataFrame(doubling).to_csv(folder / "doubling.csv", index=False)
+    effects = {
+        "choice": ["method", "noise"],
+        "levels": [2, 2],
+        "typical_factor": [4.0, 1.0],
+        "eta_squared": [1.0, 0.0],
+        "mean_abs_rate_change": [0.7, np.nan],
+    }
+    pd.DataFrame(effects).to_csv(folder / "choices.csv", index=False)
+    change = {"agent": agents["agent"], "log2_change": np.linspace(-1, 0.5, len(agents))}
+    pd.DataFrame({"parameter": "alpha", "change": "normal(0, 10)", **change}).to_csv(
+        folder / "sensitivity.csv", index=False
+    )
+    pd.DataFrame({"family": "chess", **change}).to_csv(folder / "influence.csv", index=False)
+    (folder / "manifest.json").write_text(json.dumps({"kind": "horizon/multiverse"}))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whole_page_folder(
+    trend_fit_folder: Path,
+    trend_folder: Path,
+    compare_folder: Path,
+    multiverse_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A folder with page.html of a fit with everything beside it, and its charts in charts/."""
+    folder = tmp_path_factory.mktemp("whole_page")
+    write_horizon_report(
+        trend_fit_folder,
+        folder / "page.html",
+        charts=folder / "charts",
+        trend=trend_folder,
+        compare=compare_folder,
+        multiverse=multiverse_folder,
+    )
     return folder

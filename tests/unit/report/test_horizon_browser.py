@@ -34,7 +34,17 @@ def address(page_folder: Path) -> str:
 @pytest.fixture(params=[390, 1440])
 def tab(request: pytest.FixtureRequest, browser: Any, address: str) -> Iterator[Any]:
     """The page at a telephone's and at a desk's width; it must have asked for itself alone."""
-    tab = browser.new_page(viewport={"width": request.param, "height": 900})
+    yield from opened(browser, address, request.param)
+
+
+@pytest.fixture(params=[390, 1440])
+def whole(request: pytest.FixtureRequest, browser: Any, whole_page_folder: Path) -> Iterator[Any]:
+    """The same of a page with trends, methods and a multiverse beside the fit."""
+    yield from opened(browser, (whole_page_folder / "page.html").as_uri(), request.param)
+
+
+def opened(browser: Any, address: str, width: int) -> Iterator[Any]:
+    tab = browser.new_page(viewport={"width": width, "height": 900})
     asked: list[str] = []
     said: list[str] = []
     tab.on("request", lambda one: asked.append(one.url))
@@ -113,10 +123,47 @@ def test_hovering_a_dot_names_its_agent(tab: Any, fit_folder: Path) -> None:
         assert agent in said
 
 
+def test_every_toggle_of_the_whole_page_changes_its_chart(whole: Any) -> None:
+    switches = whole.locator(".switch")
+    assert switches.count() == 3
+    for s in range(switches.count()):
+        switch = switches.nth(s)
+        charts = switch.locator("svg:visible")
+        for f in range(switch.locator("fieldset").count()):
+            labels = switch.locator("fieldset").nth(f).locator("label")
+            seen = set()
+            for a in range(labels.count()):
+                labels.nth(a).click()
+                assert charts.count() == 1
+                seen.add(charts.inner_html())
+            assert len(seen) == labels.count(), labels.all_text_contents()
+
+
+def test_whole_page_is_readable_and_never_scrolls_sideways(whole: Any) -> None:
+    assert whole.evaluate("document.documentElement.scrollWidth") <= whole.viewport_size["width"]
+    check_scales(whole, least=12)
+
+
+def test_every_sortable_table_of_the_whole_page_sorts(whole: Any) -> None:
+    tables = whole.locator("table.sortable")
+    assert tables.count() == 3
+    for t in range(tables.count()):
+        heads, rows = tables.nth(t).locator("thead button"), tables.nth(t).locator("tbody th")
+        heads.first.click()
+        rising = rows.all_text_contents()
+        assert rising == sorted(rising)
+        heads.first.click()
+        assert rows.all_text_contents() == rising[::-1]
+
+
 def test_chart_texts_are_large_enough_to_read(tab: Any) -> None:
+    check_scales(tab, least=9)
+
+
+def check_scales(tab: Any, *, least: int) -> None:
     # The drawing must not be shrunk so far that its 11-pixel labels fall below 9 pixels.
     scales = tab.locator("figure svg:visible").evaluate_all(
         "all => all.map(svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
     )
-    assert len(scales) > 8
+    assert len(scales) >= least
     assert min(scales) > 9 / 11

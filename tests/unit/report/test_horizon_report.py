@@ -22,8 +22,10 @@ from tidegauge.horizon.analysis import AnalysisOptions, analyse
 from tidegauge.horizon.frequentist import FrequentistOptions
 from tidegauge.horizon.outputs import write_outputs
 from tidegauge.horizon.stored import read_fit
+from tidegauge.horizon.stored_human import replicated_human
+from tidegauge.horizon.stored_studies import read_studies
 from tidegauge.report.durations import TICKS, duration_axis, duration_text
-from tidegauge.report.horizon_content import CHARTS, content_of
+from tidegauge.report.horizon_content import CHARTS, STUDY_CHARTS, content_of
 from tidegauge.report.horizon_headline import Bar, minutes_range
 from tidegauge.report.horizon_page import write_horizon_report
 from tidegauge.report.page import Page, Section, Table, render_page
@@ -102,6 +104,89 @@ def test_fan_of_the_trend_holds_its_line_and_the_axis_holds_the_fan(fit_folder: 
         assert low < trend.ends_log2[0] < trend.ends_log2[1] < high
 
 
+@pytest.fixture(scope="module")
+def whole_html(whole_page_folder: Path) -> str:
+    return (whole_page_folder / "page.html").read_text()
+
+
+def test_whole_page_has_every_section_and_chart_and_stands_alone(
+    whole_html: str, whole_page_folder: Path
+) -> None:
+    for anchor in ("horizons", "predictive", "trends", "compared", "multiverse", "priors"):
+        assert f'<section id="{anchor}">' in whole_html
+    ids = re.findall(r' id="([^"]+)"', whole_html)
+    assert len(ids) == len(set(ids))
+    for address in re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"')\s>]+)""", whole_html):
+        assert address.startswith("#"), address
+    names = {path.name for path in (whole_page_folder / "charts").iterdir()}
+    assert names == {f"{name}.{ending}" for name in CHARTS for ending in ("png", "svg")}
+    assert len(whole_html) < 2_000_000
+
+
+def test_page_says_the_joint_doubling_time_and_dates_of_the_file(
+    whole_html: str, trend_fit_folder: Path
+) -> None:
+    table = pd.read_csv(trend_fit_folder / "trend.csv", dtype=str).set_index("quantity")
+    months = [float(table.loc["doubling_months", end]) for end in ("median", "low", "high")]
+    assert f"{months[0]:.1f} months ({months[1]:.1f} to {months[2]:.1f})" in whole_html
+    for length in ("1_work_day", "1_work_year"):
+        for rate in ("p50", "p80"):
+            assert table.loc[f"date_{length}_{rate}", "median"] in whole_html
+    assert "not the joint trend model" not in whole_html
+
+
+def test_headline_draws_the_fans_of_the_files(trend_fit_folder: Path, trend_folder: Path) -> None:
+    studies = read_studies(trend_fit_folder, trend=trend_folder)
+    content = content_of(read_fit(trend_fit_folder), studies)
+    assert content.trend_names == ["joint linear", "stacked"]
+    fan = pd.read_csv(trend_fit_folder / "trend_fan.csv")
+    for one in content.headlines:
+        if one.kind == "typical" and one.trend_name == "joint linear":
+            own = fan[fan["success"] == {"p50": 0.5, "p80": 0.8}[one.rate]]
+            assert one.trend is not None
+            np.testing.assert_allclose(2**one.trend.log2, own["q0.5"], rtol=1e-6)
+            assert one.trend.last_day < one.trend.days.max()
+    # With residual difficulty the marginal 80 % horizon is shorter, and so is its trend.
+    lines = {(one.rate, one.kind): one.trend for one in content.headlines[::2]}
+    assert (lines["p80", "marginal"].log2 < lines["p80", "typical"].log2).all()
+    assert content.kinds_differ
+    assert content.rates
+
+
+def test_human_runs_of_the_page_are_those_of_the_file(trend_fit_folder: Path) -> None:
+    fit = read_fit(trend_fit_folder)
+    checks = replicated_human(fit)
+    assert sum(check.observed.size for check in checks) == fit.tasks["n_human_runs"].sum()
+    assert {check.source for check in checks} >= {"HCAST", "SWAA"}
+    for check in checks:
+        # Simulated by the same model: means within four predictive standard deviations.
+        means = check.replicated.mean(axis=1)
+        assert abs(check.observed.mean() - means.mean()) < 4 * means.std()
+
+
+def test_methods_name_what_was_added_to_core(whole_html: str, html: str) -> None:
+    for said in ("follow a linear trend", "difficulty beyond their length", "sigma_residual_task"):
+        assert said in whole_html
+        assert said not in html
+    assert "All priors are the default" in whole_html
+    assert "trend_middle" not in whole_html
+
+
+def test_folders_of_another_kind_are_refused(
+    fit_folder: Path, compare_folder: Path, trend_folder: Path, tmp_path: Path
+) -> None:
+    for option, folder in (("trend", compare_folder), ("compare", trend_folder)):
+        with pytest.raises(InputError, match=f"make it with: tidegauge horizon {option}"):
+            write_horizon_report(fit_folder, tmp_path / "page.html", **{option: folder})
+    with pytest.raises(InputError, match="not a folder; make it with: tidegauge horizon multi"):
+        write_horizon_report(fit_folder, tmp_path / "page.html", multiverse=tmp_path / "no")
+    copy = Path(shutil.copytree(trend_folder, tmp_path / "trend"))
+    (copy / "trend_fan.csv").write_text("date\n")
+    with pytest.raises(InputError, match=r"trend_fan.csv: no column"):
+        write_horizon_report(fit_folder, tmp_path / "page.html", trend=copy)
+    assert not (tmp_path / "page.html").exists()
+
+
 @pytest.mark.parametrize("method", ["frequentist", "grid"])
 def test_methods_without_posterior_get_the_page_of_what_there_is(
     method: str, request: pytest.FixtureRequest, tmp_path: Path
@@ -167,8 +252,9 @@ def test_charts_are_saved_and_those_of_an_earlier_page_removed(
     page_folder: Path, grid_folder: Path, tmp_path: Path
 ) -> None:
     charts = Path(shutil.copytree(page_folder / "charts", tmp_path / "charts"))
+    alone = [name for name in CHARTS if name not in STUDY_CHARTS and "stacked" not in name]
     assert {path.name for path in charts.iterdir()} == {
-        f"{name}.{ending}" for name in CHARTS for ending in ("png", "svg")
+        f"{name}.{ending}" for name in alone for ending in ("png", "svg")
     }
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in charts.glob("*.png"))
     assert all(path.read_text().startswith("<svg") for path in charts.glob("*.svg"))
