@@ -111,6 +111,32 @@ def scipy_distribution(prior: Prior) -> Any:
     raise AssertionError(prior.kind)
 
 
+def draw_prior(prior: Prior, rng: np.random.Generator, size: int | tuple[()]) -> Any:
+    """Draw from a prior; SciPy takes a hundred times longer."""
+    match prior.kind:
+        case "normal":
+            return rng.normal(prior.mu, prior.sd, size)
+        case "half_normal":
+            return np.abs(rng.normal(0, prior.sd, size))
+        case "half_cauchy":
+            return prior.sd * np.abs(rng.standard_cauchy(size))
+        case "gamma":
+            shape = (prior.mu / prior.sd) ** 2
+            return rng.gamma(shape, prior.mu / shape, size)
+    return scipy_distribution(prior).rvs(size, random_state=rng)
+
+
+def draw_noise(
+    options: HorizonOptions, values: Values, rng: np.random.Generator, size: int
+) -> FloatArray:
+    """Draw the standardised noise of human log2 durations."""
+    if options.noise == "student_t":
+        return rng.standard_t(1 + values["nu_minus_one"], size)
+    if options.noise == "weibull":
+        return (np.log(rng.exponential(size=size)) - math.log(math.log(2))) * math.sqrt(6) / math.pi
+    return rng.normal(size=size)
+
+
 def scipy_noise(options: HorizonOptions, values: Values) -> Any:
     """The standardised noise of human log2 durations."""
     if options.noise == "student_t":
@@ -167,12 +193,11 @@ def full_prior_truth(
             values[name] = rng.uniform(truth.agent_years.min(), truth.agent_years.max())
         else:
             size = len(SOURCES) if name == "sigma_human" and options.human_scale == "source" else ()
-            drawn = scipy_distribution(getattr(priors, name)).rvs(size, random_state=rng)
-            values[name] = drawn if size else float(drawn)
-    if "beta" not in values and options.pooling == "none":
-        values["beta"] = scipy_distribution(priors.beta).rvs(n_agents, random_state=rng)
-    if options.pooling == "none" and options.trend == "none":
-        values["alpha"] = scipy_distribution(priors.alpha).rvs(n_agents, random_state=rng)
+            values[name] = draw_prior(getattr(priors, name), rng, size)
+    if options.pooling == "none":
+        values["beta"] = draw_prior(priors.beta, rng, n_agents)
+        if options.trend == "none":
+            values["alpha"] = draw_prior(priors.alpha, rng, n_agents)
     return _draw_vectors(truth, rng)
 
 
@@ -313,7 +338,7 @@ def _draw_human_runs(
     if options.human_scale == "source":
         sigma = sigma[[SOURCES.index(truth.task_source[t]) for t in task]]
     scale = sigma * 2.0 ** (v.get("noise_growth", 0.0) * (v["mu_task"][task] - 5))
-    noise = scipy_noise(options, v).rvs(task.size, random_state=rng)
+    noise = draw_noise(options, v, rng, task.size)
     log2 = v["mu_task"][task] + scale * noise
     failed = np.zeros(task.size, dtype=bool)
     if options.failures == "censor":
