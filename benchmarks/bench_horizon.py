@@ -3,13 +3,16 @@
     python benchmarks/bench_horizon.py                    published scale, about an hour
     python benchmarks/bench_horizon.py --runs runs.jsonl  another file, with p50 compared
     python benchmarks/bench_horizon.py --rows 4000000     a long file: time and memory of our fit
+    python benchmarks/bench_horizon.py --model full       the full model's default, both ways
 
-Plain PyMC is one Bernoulli per run and default NUTS: 1,000 tune, 1,000 draws, 2 chains.
+Plain PyMC is one Bernoulli per run and default NUTS: 1,000 tune, 1,000 draws, 2 chains (--draws
+takes fewer of both). Data for the full model are simulated from the full model.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
@@ -19,17 +22,25 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+    from tidegauge.horizon.design import Design
+    from tidegauge.horizon.options import HorizonOptions
 
 warnings.simplefilter("ignore")
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def our_fit(runs: Path, out: Path, cache: Path) -> dict[str, float]:
+def our_fit(runs: Path, out: Path, cache: Path, model: str) -> dict[str, float]:
     """Run the command in a process of its own, numba's cache empty or not as `cache` is."""
     command = [sys.executable, "-m", "tidegauge", "horizon", "fit", str(runs), "--out", str(out)]
+    command += ["--model", model]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
     began = time.perf_counter()
     process = subprocess.Popen([*command, "--quiet"], env=environment, stdout=subprocess.DEVNULL)
@@ -45,41 +56,45 @@ def our_fit(runs: Path, out: Path, cache: Path) -> dict[str, float]:
     }
 
 
-def plain_pymc(runs: Path) -> tuple[dict[str, float], np.ndarray, list[str]]:
+def plain_model(design: Design, options: HorizonOptions) -> pm.Model:
+    """Specify the model the textbook way: one term for every run of an agent."""
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    from tidegauge.horizon.model import build_model
+    from tidegauge.horizon.packing import scored_successes
+
+    agent, task = np.nonzero(design.attempts)
+    attempts = design.attempts[agent, task].astype(int)
+    # A run's share of its cell's score: runs of one cell are alike to the model.
+    score = scored_successes(design, options)[agent, task] / attempts
+    agent, task, score = (np.repeat(of_cell, attempts) for of_cell in (agent, task, score))
+    nothing = np.zeros_like(design.attempts)
+    untried = dataclasses.replace(design, attempts=nothing, successes=nothing, score_sum=nothing)
+    model = build_model(untried, options=options)
+    with model:
+        logit = model["alpha"][agent] + model["beta"][agent] * model["mu_task"][task]
+        if options.has_residual:
+            logit = logit + model["residual"][task]
+        pm.Potential("runs", (score * logit - pt.softplus(logit)).sum())
+    return model
+
+
+def plain_pymc(
+    runs: Path, model: str, draws: int
+) -> tuple[dict[str, float], np.ndarray, list[str]]:
     """Sample the textbook way; return timings and the draws of each agent's log2 p50."""
     import arviz as az
     import pymc as pm
 
     from tidegauge.horizon.design import build_design
+    from tidegauge.horizon.options import CORE, FULL
     from tidegauge.horizon.tally import read_tally
 
     design = build_design(read_tally([runs]))
-    agent, task = np.nonzero(design.attempts)
-    attempts = design.attempts[agent, task].astype(int)
-    successes = design.successes[agent, task].astype(int)
-    agent, task = np.repeat(agent, attempts), np.repeat(task, attempts)
-    won = np.concatenate(
-        [np.arange(n) < k for n, k in zip(attempts, successes, strict=True)]
-    ).astype(int)
     began = time.perf_counter()
-    with pm.Model():
-        mu_global = pm.Normal("mu_global", 5, 3)
-        sigma_global = pm.HalfNormal("sigma_global", 3)
-        mu_family = pm.Normal("mu_family", mu_global, sigma_global, shape=len(design.families))
-        sigma_family = pm.HalfNormal("sigma_family", 2)
-        mu = pm.Normal(
-            "mu_task", mu_family[design.task_family], sigma_family, shape=len(design.tasks)
-        )
-        sigma_human = pm.HalfNormal("sigma_human", 1)
-        sigma_estimate = pm.HalfNormal("sigma_estimate", 2)
-        pm.Normal("runs", mu[design.run_task], sigma_human, observed=design.run_log2)
-        pm.Normal(
-            "guesses", mu[design.estimate_task], sigma_estimate, observed=design.estimate_log2
-        )
-        alpha = pm.Normal("alpha", 0, 5, shape=len(design.agents))
-        beta = pm.TruncatedNormal("beta", -0.5, 1.5, upper=0, shape=len(design.agents))
-        pm.Bernoulli("score", logit_p=alpha[agent] + beta[agent] * mu[task], observed=won)
-        trace = pm.sample(1000, tune=1000, chains=2, cores=2, random_seed=1, progressbar=False)
+    with plain_model(design, FULL if model == "full" else CORE):
+        trace = pm.sample(draws, tune=draws, chains=2, cores=2, random_seed=1, progressbar=False)
     seconds = time.perf_counter() - began
     ess = az.ess(trace)
     least = min(float(np.min(ess[name])) for name in ess.data_vars)
@@ -111,15 +126,20 @@ def compare_medians(out: Path, log2: np.ndarray, agents: list[str]) -> list[dict
     return rows
 
 
-def measure(runs: Path, work: Path, *, with_pymc: bool) -> dict[str, object]:
-    cache = work / "numba"
-    cold = our_fit(runs, work / "cold", cache)
+def measure(
+    runs: Path, work: Path, *, model: str = "core", draws: int | None = 1000
+) -> dict[str, object]:
+    """Fit ours, plain PyMC (unless `draws` is None), ours again."""
+    cache, with_pymc = work / "numba", draws is not None
+    cold = our_fit(runs, work / "cold", cache, model)
     found: dict[str, object] = {"machine": platform.processor(), "cold": cold}
     if with_pymc:
-        plain, log2, agents = plain_pymc(runs)
+        plain, log2, agents = plain_pymc(runs, model, draws)
         found["plain_pymc"] = plain
         found["p50"] = compare_medians(work / "cold", log2, agents)
-    warm = our_fit(runs, work / "warm", cache)  # after the long run too: the machine is noisy
+    warm = our_fit(
+        runs, work / "warm", cache, model
+    )  # after the long run too: the machine is noisy
     found["warm"] = warm
     if with_pymc:
         rate = np.mean([fit["ess"] / fit["sample_seconds"] for fit in (cold, warm)])
@@ -157,6 +177,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=Path, help="a file of run records; simulated otherwise")
     parser.add_argument("--rows", type=int, help="rows to simulate; without plain PyMC if given")
+    parser.add_argument("--model", choices=["core", "full"], default="core")
+    parser.add_argument("--draws", type=int, default=1000, help="of plain PyMC, and its tuning")
     options = parser.parse_args()
     from tidegauge.simulate.records import write_simulation
     from tidegauge.simulate.runs import PUBLISHED, scaled_shape, simulate_runs
@@ -165,11 +187,15 @@ def main() -> None:
         runs = options.runs
         if runs is None:
             shape = scaled_shape(rows=options.rows) if options.rows else PUBLISHED
-            write_simulation(simulate_runs(shape, seed=7), Path(folder) / "data")
+            write_simulation(
+                simulate_runs(shape, seed=7, full=options.model == "full"), Path(folder) / "data"
+            )
             runs = Path(folder) / "data" / "runs.jsonl"
-        found = measure(runs, Path(folder), with_pymc=options.rows is None)
+        draws = options.draws if options.rows is None else None
+        found = measure(runs, Path(folder), model=options.model, draws=draws)
     RESULTS.mkdir(exist_ok=True)
     name = "file" if options.runs else f"{options.rows or 'published'}"
+    name += "_full" if options.model == "full" else ""
     (RESULTS / f"horizon_{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     print(markdown(found))
     for row in found.get("p50", []):  # type: ignore[attr-defined]
