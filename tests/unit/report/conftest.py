@@ -38,7 +38,7 @@ def trend_fit_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFact
     options = AnalysisOptions(
         model=replace(CORE, trend="linear", residual="task"),
         release_dates=simulated_runs / "release_dates.yaml",
-        sampler=SamplerConfig(draws=500, tune=400, chains=2, seed=3),
+        sampler=SamplerConfig(draws=300, tune=300, chains=2, seed=3),
         patient=False,
     )
     write_outputs(analyse([simulated_runs / "runs.jsonl"], options).outputs, folder)
