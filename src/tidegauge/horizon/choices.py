@@ -34,7 +34,7 @@ PRIOR_NAMES = tuple(field.name for field in fields(HorizonPriors))
 CORE_TAKES = frozenset({"failures"})  # all else would not be the plan to the letter any more
 
 # A prior may be replaced by one with the same support: the density is written for that.
-_SAME_SUPPORT = (("half_normal", "half_cauchy"), ("normal",), ("truncated_normal",), ("gamma",))
+_SAME_SUPPORT = (("half_normal", "half_cauchy", "gamma"), ("normal",), ("truncated_normal",))
 _MAKERS: Mapping[str, Callable[..., Prior]] = {
     "normal": normal,
     "half_normal": half_normal,

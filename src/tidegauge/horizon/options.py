@@ -37,11 +37,12 @@ class HorizonPriors:
     sigma_residual_family: Prior = half_normal(2)
     sigma_residual_task: Prior = half_normal(2)
     sigma_discrimination: Prior = half_normal(0.5)
-    # Agents among agents: log2 minutes, and log of the steepness -beta.
-    sigma_horizon: Prior = half_normal(2)
+    # Agents among agents: log2 minutes, and log of the steepness -beta. No two agents are the
+    # same, so their scatter is kept off zero (shape 2): there the posterior would be a funnel.
+    sigma_horizon: Prior = gamma(mean=1, sd=0.5**0.5)
     sigma_group_horizon: Prior = half_normal(2)
     mu_slope: Prior = normal(-0.5, 0.7)
-    sigma_slope: Prior = half_normal(0.5)
+    sigma_slope: Prior = gamma(mean=0.4, sd=0.08**0.5)
     sigma_group_slope: Prior = half_normal(0.5)
     # Trend: level at the mean date (log2 minutes), doublings a year, its change, where it bends.
     trend_level: Prior = normal(5, 5)
@@ -157,5 +158,5 @@ def with_human_prior(priors: HorizonPriors, options: HorizonOptions) -> HorizonP
 DEFAULT_PRIORS = HorizonPriors()
 DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.95)
 CORE = HorizonOptions()
-# Chosen by held-out prediction on METR's public runs: docs/horizon-model.md has the table.
-FULL = HorizonOptions(residual="family", noise="student_t", estimate_bias=True)
+# Chosen by prediction of unseen families on METR's public runs: docs/horizon-model.md.
+FULL = HorizonOptions(residual="family", noise="weibull", failures="censor", scores="continuous")
