@@ -7,7 +7,8 @@ length), so that a common shift or stretch of all difficulties is no ridge.
 An agent is the pair (its logit at the difficulty where its runs are informative, s with
 beta = -log(1 + exp(s)): a logarithm where the slope is flat, the slope itself where it is steep);
 all agents together are a reference plus a matrix times innovations, by their marginal precision.
-Groups of agents are few and poorly told: they are non-centred.
+Groups of agents are few and poorly told: they are non-centred. Horizons that share a prior lie
+about its trend as closely as their scatter and their runs say, so that a small scatter is no neck.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from tidegauge.horizon.layout import (
     SIGMA_RESIDUAL_TASK,
 )
 from tidegauge.horizon.packing import HEADER, N_AGENTS, N_TASKS, STARTS
+from tidegauge.horizon.scatter import horizons_backward, horizons_forward
 from tidegauge.horizon.tree import tree_backward, tree_forward
 
 
@@ -65,7 +67,9 @@ def _shape_of(buffer):  # type: ignore[no-untyped-def]
     shared_pull = buffer[at : at + n_shared * pairs].reshape(n_shared, pairs)
     at += n_shared * pairs
     shared_spread = buffer[at : at + n_shared * n_shared].reshape(n_shared, n_shared)
-    return rows, pivot, center, pull, spread, (shared, shared_pull, shared_spread)
+    at += n_shared * n_shared
+    horizons = buffer[at : at + 5 * n_agents].reshape(5, n_agents)
+    return rows, pivot, center, pull, spread, (shared, shared_pull, shared_spread), horizons
 
 
 @jit
@@ -111,7 +115,7 @@ def _softplus(s):  # type: ignore[no-untyped-def]
 @jit
 def _agents_forward(z, x, at, shape):  # type: ignore[no-untyped-def]
     """Write the agents of `z` into `x`; return their deviations and the log determinant."""
-    _, pivot, center, _, spread, _ = shape
+    _, pivot, center, _, spread, _, _ = shape
     n = pivot.size
     deviation = np.zeros(2 * n)
     log_determinant = 0.0
@@ -131,7 +135,7 @@ def _agents_forward(z, x, at, shape):  # type: ignore[no-untyped-def]
 @jit
 def _agents_backward(x, gx, gz, by_pair, at, shape):  # type: ignore[no-untyped-def]
     """Carry the gradient by the agents, and `by_pair` that came through the tasks, back to `z`."""
-    _, pivot, _, _, spread, _ = shape
+    _, pivot, _, _, spread, _, _ = shape
     n = pivot.size
     for a in range(n):
         by_alpha, by_log_slope = gx[at[ALPHA] + a], gx[at[LOG_SLOPE] + a]
@@ -149,7 +153,7 @@ def _agents_backward(x, gx, gz, by_pair, at, shape):  # type: ignore[no-untyped-
 @jit
 def _said_of_lengths(x, at, data, shape, deviation, said, parts):  # type: ignore[no-untyped-def]
     """Write what runs, estimates and agents say of each task's length; keep the first two."""
-    rows, _, _, pull, _, _ = shape
+    rows, _, _, pull, _, _, _ = shape
     source, moments = data[1], data[2]
     bias = x[at[DELTA_ESTIMATE]] if at[DELTA_ESTIMATE + 1] > at[DELTA_ESTIMATE] else 0.0
     estimate = math.exp(-2 * x[at[SIGMA_ESTIMATE]])
@@ -167,7 +171,7 @@ def _said_of_lengths(x, at, data, shape, deviation, said, parts):  # type: ignor
 
 @jit
 def _lengths_backward(x, gz, at, data, shape, parts, by_said, by_pair):  # type: ignore[no-untyped-def]
-    rows, _, _, pull, _, _ = shape
+    rows, _, _, pull, _, _, _ = shape
     source, moments = data[1], data[2]
     has_bias = at[DELTA_ESTIMATE + 1] > at[DELTA_ESTIMATE]
     bias = x[at[DELTA_ESTIMATE]] if has_bias else 0.0
@@ -200,6 +204,7 @@ def _forward(z, x, buffer, at, data, shape, kept):  # type: ignore[no-untyped-de
     x[1 : at[MU_SLOPE]] = z[1 : at[MU_SLOPE]]
     deviation, log_determinant = _agents_forward(z, x, at, shape)
     log_determinant += _shared_forward(z, x, at, shape, deviation)
+    log_determinant += horizons_forward(x, at, shape[1], shape[6])
     lengths, residuals, sharpness = _trees(at)
     prior = (buffer[HEADER], buffer[HEADER + 1])
     _said_of_lengths(x, at, data, shape, deviation, said[0], parts)
@@ -261,6 +266,7 @@ def _backward(z, x, gx, gz, at, data, shape, kept):  # type: ignore[no-untyped-d
     tree_backward(z, x, gx, gz, lengths, scales, first_task, said[0], work[0], by_said)
     _lengths_backward(x, gz, at, data, shape, parts, by_said, by_pair)
     _shared_backward(gx, gz, at, shape, by_pair)
+    horizons_backward(x, gx, gz, at, shape[1], shape[6])
     _agents_backward(x, gx, gz, by_pair, at, shape)
 
 
@@ -299,4 +305,4 @@ def whole_length_of(buffer):  # type: ignore[no-untyped-def]
     length = length_of(buffer) + 10 * n_tasks + n_agents + pairs
     n_shared = _n_shared(buffer)
     length += 2 * pairs * n_tasks + pairs * pairs
-    return length + n_shared * (1 + pairs + n_shared)
+    return length + n_shared * (1 + pairs + n_shared) + 5 * n_agents

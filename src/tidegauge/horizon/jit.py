@@ -10,7 +10,7 @@ import numba
 _HERE = Path(__file__).parent
 _SOURCES = (
     *("jit.py", "layout.py", "packing.py", "kernel*.py", "tree.py"),
-    *("coordinates.py", "whitening.py"),
+    *("scatter.py", "coordinates.py", "whitening.py"),
 )
 
 

@@ -19,7 +19,12 @@ from tidegauge.horizon.design import Design
 from tidegauge.horizon.layout import MU_FAMILY, MU_SLOPE, Point, layout_of, unpack
 from tidegauge.horizon.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.packing import scored_successes, task_source_index
-from tidegauge.horizon.reference_agents import AgentPriors, agent_priors_at, inverse_root
+from tidegauge.horizon.reference_agents import (
+    AgentPriors,
+    agent_priors_at,
+    horizons_told,
+    inverse_root,
+)
 from tidegauge.horizon.reference_human import human_moments
 
 FloatArray = NDArray[np.float64]
@@ -52,6 +57,9 @@ class Reference:
         What agents share (mean slope, terms of the trend) at the reference; `shared_pull`
         (shared, 2 agents) how it moves with the agents' pairs, `shared_spread` the square root of
         its covariance given them, upper triangular.
+    horizons : ndarray, shape (5, agent)
+        Location and variance of each logit as the runs tell it (0 for an agent whose prior is
+        its own), the log2 horizon of the trend, and the logit's mean and sd by both.
     """
 
     x: FloatArray
@@ -63,12 +71,13 @@ class Reference:
     shared: FloatArray
     shared_pull: FloatArray
     shared_spread: FloatArray
+    horizons: FloatArray
 
     def arrays(self) -> list[FloatArray]:
         """Return all that the compiled functions need, flat, in their order."""
         agents = (self.pivot, self.center, self.pull, self.spread)
         shared = (self.shared, self.shared_pull, self.shared_spread)
-        return [np.ravel(part) for part in (self.rows, *agents, *shared)]
+        return [np.ravel(part) for part in (self.rows, *agents, *shared, self.horizons)]
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,8 @@ class _Curvature:
     """Second-order terms of the agents' runs at the reference.
 
     Per task: of length and length (`length`), residual and residual (`residual`), both (`both`);
-    the residuals' and lengths' slopes; `cross` (2, task, pair) with the agents' pairs.
+    the residuals' and lengths' slopes; `cross` (2, task, pair) with the agents' pairs. Of those:
+    `runs` what their runs say, given the tasks, and `own` with their priors.
     """
 
     length: FloatArray
@@ -85,6 +95,7 @@ class _Curvature:
     length_slope: FloatArray
     residual_slope: FloatArray
     cross: FloatArray
+    runs: FloatArray
     own: FloatArray
     sharpness: FloatArray
     sharpness_slope: FloatArray
@@ -129,7 +140,8 @@ def reference_at(
         ]
     )
     shared = slice(layout.starts[MU_SLOPE], layout.starts[MU_FAMILY])
-    marginal = seen.own - _explained(design, priors, options, point, seen, human_count)
+    explained = _explained(design, priors, options, point, seen, human_count)
+    marginal = seen.own - explained
     return Reference(
         x=x,
         rows=rows,
@@ -140,6 +152,7 @@ def reference_at(
         shared=x[shared],
         shared_pull=agents.shared_pull,
         shared_spread=agents.shared_spread,
+        horizons=horizons_told(point, agents, seen.runs - explained),
     )
 
 
@@ -177,7 +190,7 @@ def _look_at_runs(
     agents = agent_priors_at(design, priors, options, point, pivot)
     # Derivative of a logit by s.
     by_s = -agents.steepening[:, None] * (mu_task - pivot[:, None])
-    own = agents.precision + _run_precision(told, by_s)
+    runs = _run_precision(told, by_s)
     pairs = np.concatenate([told, told * by_s]).T
     sloped = np.concatenate([told * slope, told * slope * by_s]).T
     seen = _Curvature(
@@ -187,7 +200,8 @@ def _look_at_runs(
         length_slope=(slope * sharp * left).sum(axis=0),
         residual_slope=(sharp * left).sum(axis=0),
         cross=np.stack([sloped, pairs * options.has_residual]),
-        own=own,
+        runs=runs,
+        own=agents.precision + runs,
         sharpness=(weight * eta**2).sum(axis=0),
         sharpness_slope=(left * eta).sum(axis=0),
     )

@@ -51,6 +51,8 @@ class AgentPriors:
         Derivative of -beta by s, where beta = -log(1 + exp(s)).
     pivot, center, shared_pull, shared_spread
         As in `Reference`.
+    joint, trend : ndarray, shape (agent,)
+        Whose horizon has the shared prior, and where that lies.
     """
 
     precision: FloatArray
@@ -59,6 +61,8 @@ class AgentPriors:
     steepening: FloatArray
     shared_pull: FloatArray
     shared_spread: FloatArray
+    joint: NDArray[np.bool_]
+    trend: FloatArray
 
 
 def agent_priors_at(
@@ -106,7 +110,35 @@ def agent_priors_at(
         steepening=steepening,
         shared_pull=pull,
         shared_spread=inverse_root(shared) if shared.size else shared,
+        joint=joint,
+        trend=by_shared.trend,
     )
+
+
+def horizons_told(point: Point, agents: AgentPriors, told: FloatArray) -> FloatArray:
+    """Return `Reference.horizons`: what runs alone tell of the horizons that share a prior.
+
+    Parameters
+    ----------
+    told : ndarray, shape (2 agents, 2 agents)
+        Precision of the agents' pairs from their runs, tasks summed out.
+    """
+    n = agents.pivot.size
+    found = np.zeros((5, n))
+    # Groups move the prior's mean from draw to draw: what they share is not where it lies.
+    if point.sigma_horizon is None or point.sigma_group_horizon is not None:
+        return found
+    for a in np.flatnonzero(agents.joint):
+        steepness, logit = -point.beta[a], agents.center[a]
+        variance = float(np.clip(1 / max(told[a, a], 1e-9), 1e-6, 25.0))
+        spread = (steepness * float(point.sigma_horizon)) ** 2
+        share = max(spread / (spread + variance), 1e-3)
+        # The posterior lies between what the runs say and the trend.
+        prior = steepness * (agents.trend[a] - agents.pivot[a])
+        location = np.clip(prior + (logit - prior) / share, logit - 5, logit + 5)
+        mean = share * location + (1 - share) * prior
+        found[:, a] = location, variance, agents.trend[a], mean, np.sqrt(share * variance)
+    return found
 
 
 @dataclass(frozen=True)
@@ -116,6 +148,7 @@ class _SharedDesign:
     horizon: FloatArray
     slope: FloatArray
     prior_precision: FloatArray
+    trend: FloatArray
 
 
 def _shared_design(
@@ -132,15 +165,17 @@ def _shared_design(
         slope[:, 0] = 1
     first = len(names) - sum(name.startswith("trend_") for name in names)
     terms = np.array([_unconstrained(name, point, layout) for name in names[first:]])
+    trend = np.zeros(n)
     if terms.size:
         years = agent_years(design) if options.trend != "none" else np.full(n, np.nan)
         for a, year in enumerate(np.where(np.isnan(years), NOT_IN_TREND, years)):
             slopes = np.zeros(4)
             kind = TREND_KINDS[options.trend]
-            trend_terms(kind, terms, year, layout.first_year, layout.last_year, slopes)
+            ends = layout.first_year, layout.last_year
+            trend[a] = trend_terms(kind, terms, year, *ends, slopes)
             horizon[a, first:] = slopes[: terms.size]
     sds = [_LOGIT_KINK_SD if name == "trend_kink" else prior_of(name, priors).sd for name in names]
-    return _SharedDesign(horizon, slope, np.array(sds) ** -2.0)
+    return _SharedDesign(horizon, slope, np.array(sds) ** -2.0, trend)
 
 
 def _unconstrained(name: str, point: Point, layout: Layout) -> float:
