@@ -25,9 +25,10 @@ format: $(STAMP)
 slow: $(STAMP)
 	$(BIN)/python -m pytest tests/slow
 
-# Simulation-based calibration of the core model: rank histograms for the docs.
+# Simulation-based calibration of core and of every option: rank histograms for the docs.
 sbc: $(STAMP)
 	$(BIN)/python tests/slow/sbc.py docs/figures
+	$(BIN)/python tests/slow/sbc_full.py docs/figures
 
 bench: $(STAMP)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
