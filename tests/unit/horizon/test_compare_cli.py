@@ -62,7 +62,8 @@ def test_a_comparison_writes_every_file_and_prints_its_tables(
     call: Call, runs: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    said = call(runs, "--out", out, "--folds", 2, "-q")
+    methods = [x for name in ("frequentist", "grid", "core") for x in ("--method", name)]
+    said = call(runs, "--out", out, "--folds", 2, *methods, "-q")
     assert said.code == 0, said.err
     assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
     names = {path.name for path in (out / "plots").iterdir()}

@@ -47,6 +47,7 @@ def cells() -> pd.DataFrame:
                             "probability": p,
                             "log_score": log_score(p, successes, attempts),
                             "brier": brier_loss(p, successes, attempts),
+                            "fractional_log_score": log_score(p, successes * 0.5, attempts),
                         }
                     )
     return pd.DataFrame(rows)

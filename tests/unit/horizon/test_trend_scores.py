@@ -61,7 +61,9 @@ def test_prediction_is_that_of_a_million_prior_draws(model: TrendModel) -> None:
         else rng.normal(getattr(DEFAULT_PRIORS, name).mu, getattr(DEFAULT_PRIORS, name).sd, size)
         for name in COEFFICIENTS[model.shape]
     }
-    scatter = np.abs(rng.normal(0, DEFAULT_PRIORS.sigma_horizon.sd, size))[:, None]
+    prior = DEFAULT_PRIORS.sigma_horizon
+    assert prior.kind == "gamma"
+    scatter = rng.gamma((prior.mu / prior.sd) ** 2, prior.sd**2 / prior.mu, size)[:, None]
 
     def log_density(some: Measured) -> np.ndarray:
         centre = trend_value(model.shape, coefficients, some.years)
