@@ -91,8 +91,8 @@ def run_agent(
     run = _new_run(prepared, out, options, seed)
     progress.note(f"{options.alias}, seed {seed}: {run.folder}, {_PROTECTION[run.isolation.kind]}")
     record = interrupted_record(prepared, options, run.run_id, seed)
-    begin_run(run.folder, record, runs)
     try:
+        begin_run(run.folder, record, runs)  # within: Ctrl-C may come as soon as the run is known
         counts_steps = run.counts_steps
         make_workspace(prepared, run.workspace, limits=options.limits, counts_steps=counts_steps)
         began = time.time()
