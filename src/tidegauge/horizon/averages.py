@@ -16,8 +16,14 @@ _STEPS = 200
 _CLOSE = 1e-12
 
 
-def average_level(shifts: FloatArray, weights: FloatArray, *, success: float) -> FloatArray:
-    """Return the logit u at which the weighted average of ``expit(u + shifts)`` is the rate.
+def average_level(
+    shifts: FloatArray,
+    weights: FloatArray,
+    *,
+    success: float,
+    sharpness: FloatArray | float = 1.0,
+) -> FloatArray:
+    """Return the u at which the average of ``expit(sharpness * (u + shifts))`` is the rate.
 
     Parameters
     ----------
@@ -27,6 +33,8 @@ def average_level(shifts: FloatArray, weights: FloatArray, *, success: float) ->
         Positive; they need not sum to one.
     success : float
         Strictly between 0 and 1.
+    sharpness : ndarray, shape (draw, part), or float
+        Positive factors of each part's logit.
 
     Returns
     -------
@@ -35,14 +43,15 @@ def average_level(shifts: FloatArray, weights: FloatArray, *, success: float) ->
     share = weights / weights.sum()
     logit = np.log(success) - np.log1p(-success)
     # The average lies between its parts, so the root lies between theirs.
-    low, high = logit - shifts.max(axis=1), logit - shifts.min(axis=1)
-    level: FloatArray = logit - shifts @ share
+    roots = logit / sharpness - shifts
+    low, high = roots.min(axis=1), roots.max(axis=1)
+    level: FloatArray = roots @ share
     for _ in range(_STEPS):
-        chances = expit(level[:, None] + shifts)
+        chances = expit(sharpness * (level[:, None] + shifts))
         miss = chances @ share - success
         low, high = np.where(miss < 0, level, low), np.where(miss > 0, level, high)
         with np.errstate(divide="ignore", invalid="ignore"):
-            step = level - miss / ((chances * (1 - chances)) @ share)
+            step = level - miss / ((sharpness * chances * (1 - chances)) @ share)
         inside = (step >= low) & (step <= high)  # also refuses NaN
         # Newton where it stays between the two, halving where not.
         moved: FloatArray = np.where(inside, step, 0.5 * (low + high))

@@ -9,7 +9,7 @@ import numba
 
 _HERE = Path(__file__).parent
 _SOURCES = (
-    *("jit.py", "layout.py", "packing.py", "kernel*.py", "tree.py"),
+    *("jit.py", "options.py", "layout.py", "packing.py", "kernel*.py", "tree.py"),
     *("scatter.py", "coordinates.py", "whitening.py"),
 )
 

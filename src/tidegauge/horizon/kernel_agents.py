@@ -21,6 +21,7 @@ from tidegauge.horizon.layout import (
     SIGMA_SLOPE,
     TREND_LEVEL,
 )
+from tidegauge.horizon.options import HINGE_YEARS
 from tidegauge.horizon.packing import (
     ALPHA_PRIOR,
     BETA_PRIOR,
@@ -34,8 +35,6 @@ from tidegauge.horizon.packing import (
     QUADRATIC,
     TREND,
 )
-
-HINGE_YEARS = 0.05  # over so many years the kink turns, so that it has a slope
 
 
 @jit

@@ -13,10 +13,10 @@ from tidegauge.horizon.layout import (
     SIGMA_ESTIMATE,
     SIGMA_HUMAN,
 )
+from tidegauge.horizon.options import USUAL_LOG2_MINUTES
 from tidegauge.horizon.packing import NOISE
 
 _LN2 = math.log(2)
-USUAL_LOG2_MINUTES = 5.0  # where noise that grows with length has the scale sigma_human
 
 
 @jit

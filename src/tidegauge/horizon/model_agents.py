@@ -13,11 +13,9 @@ from tidegauge.engine.variables import variable
 from tidegauge.errors import InputError
 from tidegauge.horizon.agents import group_names
 from tidegauge.horizon.design import Design
-from tidegauge.horizon.options import HorizonOptions, HorizonPriors
+from tidegauge.horizon.options import HINGE_YEARS, HorizonOptions, HorizonPriors
 
 FloatArray = NDArray[np.float64]
-
-_KINK_WIDTH = 0.05  # years over which the rate changes
 
 
 def add_agents(
@@ -102,7 +100,7 @@ def _add_trend(priors: HorizonPriors, options: HorizonOptions, years: FloatArray
         elif options.trend == "kink":
             change = variable("trend_change", priors.trend_change)
             kink = pm.Uniform("trend_kink", dated.min(), dated.max())
-            rise = rise + change * _KINK_WIDTH * pt.softplus((t - kink) / _KINK_WIDTH)
+            rise = rise + change * HINGE_YEARS * pt.softplus((t - kink) / HINGE_YEARS)
     # Without a date, an agent is as if released on the mean date.
     return level + pt.switch(np.isnan(years), 0.0, rise)
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, stdtr
@@ -14,7 +12,7 @@ from scipy.stats import t as student_t
 
 from tidegauge.horizon.design import Design
 from tidegauge.horizon.layout import Point
-from tidegauge.horizon.options import HorizonOptions
+from tidegauge.horizon.options import USUAL_LOG2_MINUTES, HorizonOptions
 from tidegauge.horizon.packing import rounded_up, task_source_index
 
 FloatArray = NDArray[np.float64]
@@ -34,7 +32,7 @@ def noise_sd(
     else:
         sigma = sigma[..., None]
     if point.noise_growth is not None:
-        sigma = sigma * np.exp2(point.noise_growth[..., None] * (mu_task - 5))
+        sigma = sigma * np.exp2(point.noise_growth[..., None] * (mu_task - USUAL_LOG2_MINUTES))
     return np.broadcast_to(sigma, mu_task.shape)
 
 
@@ -68,17 +66,26 @@ def draw_durations(
     task = design.run_task
     mean = point.mu_task[..., task]
     sd = noise_sd(design, options, point, point.mu_task)[..., task]
-    error: NDArray[Any]
-    if options.noise == "student_t":
-        error = np.asarray(rng.standard_t(np.broadcast_to(_nu(point), mean.shape)), dtype=float)
-    elif options.noise == "weibull":
-        error = (np.log(rng.exponential(size=mean.shape)) - _GUMBEL_MEDIAN) / _GUMBEL_SD
-    else:
-        error = np.asarray(rng.normal(size=mean.shape))
-    drawn: FloatArray = mean + sd * error
-    whole = rounded_up(design, options) != design.run_log2
-    rounded = np.log2(np.maximum(np.floor(np.exp2(np.minimum(drawn, 60))), 1))
-    return np.asarray(np.where(whole, rounded, drawn), dtype=np.float64)
+    drawn = mean + sd * draw_errors(options.noise, _nu(point), mean.shape, rng)
+    return rounded_down(drawn, rounded_up(design, options) != design.run_log2)
+
+
+def draw_errors(
+    kind: str, nu: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
+) -> FloatArray:
+    """Draw standardised errors; `nu` matters to Student-t errors alone."""
+    if kind == "student_t":
+        return np.asarray(rng.standard_t(np.broadcast_to(nu, shape)), dtype=np.float64)
+    if kind == "weibull":
+        logs = np.log(rng.exponential(size=shape))
+        return np.asarray((logs - _GUMBEL_MEDIAN) / _GUMBEL_SD, dtype=np.float64)
+    return rng.normal(size=shape)
+
+
+def rounded_down(log2: FloatArray, whole: NDArray[np.bool_]) -> FloatArray:
+    """Round log2 minutes (..., run) of the runs in whole minutes down, to one minute at least."""
+    rounded = np.log2(np.maximum(np.floor(np.exp2(np.minimum(log2, 60))), 1))
+    return np.where(whole, rounded, log2)
 
 
 def _nu(point: Point) -> FloatArray:

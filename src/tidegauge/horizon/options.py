@@ -155,6 +155,9 @@ def with_human_prior(priors: HorizonPriors, options: HorizonOptions) -> HorizonP
     return replace(priors, sigma_human=_HUMAN_PRIORS[options.human_prior])
 
 
+USUAL_LOG2_MINUTES = 5.0  # where noise that grows with length has the scale sigma_human
+HINGE_YEARS = 0.05  # over so many years a kink turns, so that it has a slope
+
 DEFAULT_PRIORS = HorizonPriors()
 DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.95)
 CORE = HorizonOptions()

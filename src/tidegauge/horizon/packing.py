@@ -141,10 +141,15 @@ def rounded_up(design: Design, options: HorizonOptions) -> FloatArray:
     """
     upper = design.run_log2.copy()
     if options.rounding:
-        minutes = np.exp2(upper)
-        whole = (np.abs(minutes - np.round(minutes)) < WHOLE_MINUTE) & (minutes > 0.5)
-        upper[whole] = np.log2(np.round(minutes[whole]) + 1)
+        whole = is_whole_minutes(upper)
+        upper[whole] = np.log2(np.round(np.exp2(upper[whole])) + 1)
     return upper
+
+
+def is_whole_minutes(log2: FloatArray) -> NDArray[np.bool_]:
+    """Tell which log2 minutes are a whole number of minutes, one or more."""
+    minutes = np.exp2(log2)
+    return (np.abs(minutes - np.round(minutes)) < WHOLE_MINUTE) & (minutes > 0.5)
 
 
 def human_runs(design: Design, options: HorizonOptions) -> tuple[NDArray[np.bool_], FloatArray]:

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+
+from tidegauge.horizon.averages import average_level
 
 FloatArray = NDArray[np.float64]
 
-_RESIDUAL_NODES, _SHARPNESS_NODES, _HALVINGS = 64, 12, 45
+_RESIDUAL_NODES, _SHARPNESS_NODES = 64, 12
 
 
 class Interval(NamedTuple):
@@ -60,28 +61,16 @@ def marginal_logit(
     residual_sd, discrimination_sd : ndarray, shape (draw,)
         Spread of new tasks about the typical one, logits and logs.
     """
-    target = np.log(success) - np.log1p(-success)
-    logit = np.full(residual_sd.shape, target)
     if success == 0.5 or not (residual_sd.any() or discrimination_sd.any()):
-        return logit
+        return np.full(residual_sd.shape, np.log(success) - np.log1p(-success))
     e, e_weight = _gauss_hermite(_RESIDUAL_NODES)
     d, d_weight = _gauss_hermite(_SHARPNESS_NODES if discrimination_sd.any() else 1)
-    sharp = np.exp(discrimination_sd[:, None] * d)[:, :, None]
-    shift = (residual_sd[:, None] * e)[:, None, :]
-    weight = d_weight[:, None] * e_weight
-    # The average is flatter than the logistic, so the answer lies beyond the target: bisection
-    # between it and a logit that is surely far enough, then as many halvings as doubles have.
-    low, high = (
-        logit.copy(),
-        logit * (1 + residual_sd)
-        + np.sign(target) * 5 * (residual_sd + abs(target) * np.expm1(3 * discrimination_sd)),
+    return average_level(
+        np.tile(residual_sd[:, None] * e, (1, d.size)),
+        np.outer(d_weight, e_weight).ravel(),
+        success=success,
+        sharpness=np.exp(np.repeat(discrimination_sd[:, None] * d, e.size, axis=1)),
     )
-    for _ in range(_HALVINGS):
-        logit = 0.5 * (low + high)
-        rate = (weight * expit(sharp * (logit[:, None, None] + shift))).sum(axis=(1, 2))
-        beyond = (rate > success) == (target > 0)
-        low, high = np.where(beyond, low, logit), np.where(beyond, logit, high)
-    return logit
 
 
 def _gauss_hermite(nodes: int) -> tuple[FloatArray, FloatArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,11 +117,9 @@ def fit_short(
 
 def _pooled(points: Sequence[Point]) -> Point:
     """Put the chains of several fits side by side."""
-    names = [part.name for part in fields(points[0])]
-    parts = {name: [getattr(point, name) for point in points] for name in names}
+    parts = [point.present() for point in points]
     return replace(
-        points[0],
-        **{name: np.concatenate(own) for name, own in parts.items() if own[0] is not None},
+        points[0], **{name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.errors import InputError
+from tidegauge.horizon.noise import draw_errors, rounded_down
+from tidegauge.horizon.options import USUAL_LOG2_MINUTES
+from tidegauge.horizon.packing import is_whole_minutes
 from tidegauge.horizon.predictive import HumanCheck
 
 if TYPE_CHECKING:
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-_MIDDLE_LOG2 = 5.0  # the length at which sigma_human is what it says, where noise grows with length
 _ALL = "all runs"
 
 
@@ -69,14 +70,14 @@ def _from_netcdf(fit: StoredFit, posterior: Posterior, tasks: list[str]) -> list
         options = fit.manifest.options
         if options.get("noise_growth"):
             growth = _flat(draws, "noise_growth")[posterior.chosen, None]
-            sigma = sigma * np.exp2(growth * (mu - _MIDDLE_LOG2))
-        nu = None
+            sigma = sigma * np.exp2(growth * (mu - USUAL_LOG2_MINUTES))
+        nu = np.array(np.inf)
         if options.get("noise") == "student_t":
             nu = 1 + _flat(draws, "nu_minus_one")[posterior.chosen, None]
     rng = np.random.default_rng(fit.manifest.seed or 0)
-    replicated = mu + sigma * _noise(str(options.get("noise", "normal")), nu, mu.shape, rng)
+    replicated = mu + sigma * draw_errors(str(options.get("noise", "normal")), nu, mu.shape, rng)
     if options.get("rounding"):
-        replicated = _rounded(replicated, observed)
+        replicated = rounded_down(replicated, is_whole_minutes(observed))
     return [
         HumanCheck(name, observed[source == name], replicated[:, source == name])
         for name in sorted(set(source.tolist()))
@@ -101,23 +102,3 @@ def _flat(draws: Any, name: str) -> FloatArray:
     """Return a variable with its chains one after the other."""
     values = np.asarray(draws[name].values, dtype=float)
     return values.reshape(-1, *values.shape[2:])
-
-
-def _noise(
-    kind: str, nu: FloatArray | None, shape: tuple[int, ...], rng: np.random.Generator
-) -> FloatArray:
-    """Draw standard noise: of median 0, and of scale or standard deviation 1."""
-    if nu is not None:
-        return rng.standard_t(np.broadcast_to(nu, shape))
-    if kind == "weibull":
-        logs: FloatArray = np.log(rng.exponential(size=shape))
-        return (logs - math.log(math.log(2))) / (math.pi / math.sqrt(6))
-    return rng.normal(size=shape)
-
-
-def _rounded(replicated: FloatArray, observed: FloatArray) -> FloatArray:
-    """Round down to whole minutes where the run that was seen is a whole number of them."""
-    minutes = np.exp2(observed)
-    whole = np.isclose(minutes, np.rint(minutes), rtol=0, atol=1e-6)
-    down = np.log2(np.maximum(np.floor(np.exp2(np.clip(replicated, -50, 50))), 1.0))
-    return np.where(whole, down, replicated)

@@ -13,6 +13,8 @@ from scipy.special import expit
 
 from tidegauge.errors import InputError
 from tidegauge.horizon.agents import DAYS_PER_YEAR
+from tidegauge.horizon.layout import TREND_TERMS
+from tidegauge.horizon.options import HINGE_YEARS
 
 if TYPE_CHECKING:
     from tidegauge.horizon.fit import HorizonFit
@@ -21,13 +23,9 @@ FloatArray = NDArray[np.float64]
 Coefficients = Mapping[str, FloatArray]
 
 COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
-    "linear": ("trend_level", "trend_rate"),
-    "quadratic": ("trend_level", "trend_rate", "trend_bend"),
-    "kink": ("trend_level", "trend_rate", "trend_change", "trend_kink"),
-    "logistic": ("trend_level", "trend_rate", "trend_log_height", "trend_middle"),
+    shape: ("trend_level", *terms) for shape, terms in TREND_TERMS.items() if terms
 }
 SHAPES = tuple(COEFFICIENTS)
-KINK_WIDTH_YEARS = 0.05  # a kink is rounded over some weeks, so that it has a gradient
 
 
 def trend_value(shape: str, coefficients: Coefficients, years: FloatArray) -> FloatArray:
@@ -64,7 +62,7 @@ def trend_slope(shape: str, coefficients: Coefficients, years: FloatArray) -> Fl
     if shape == "quadratic":
         slope = slope + c["trend_bend"] * years
     elif shape == "kink":
-        slope = slope + c["trend_change"] * expit((years - c["trend_kink"]) / KINK_WIDTH_YEARS)
+        slope = slope + c["trend_change"] * expit((years - c["trend_kink"]) / HINGE_YEARS)
     elif shape == "logistic":
         steepness = 4 * c["trend_rate"] / np.exp(c["trend_log_height"])
         done = expit(steepness * (years - c["trend_middle"]))
@@ -73,8 +71,8 @@ def trend_slope(shape: str, coefficients: Coefficients, years: FloatArray) -> Fl
 
 
 def hinge(years: FloatArray) -> FloatArray:
-    """Return max(years, 0) with its corner rounded over KINK_WIDTH_YEARS."""
-    found: FloatArray = KINK_WIDTH_YEARS * np.logaddexp(0, years / KINK_WIDTH_YEARS)
+    """Return max(years, 0) with its corner rounded over HINGE_YEARS."""
+    found: FloatArray = HINGE_YEARS * np.logaddexp(0, years / HINGE_YEARS)
     return found
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tidegauge.horizon.stored_human import _noise, _rounded
+from tidegauge.horizon.noise import draw_errors, rounded_down
+from tidegauge.horizon.packing import is_whole_minutes
 
 SHAPE = (400, 500)
 
@@ -27,7 +28,7 @@ SHAPE = (400, 500)
 def test_noise_has_the_distribution_of_its_kind(
     kind: str, nu: np.ndarray | None, known: object
 ) -> None:
-    drawn = _noise(kind, nu, SHAPE, np.random.default_rng(1)).ravel()
+    drawn = draw_errors(kind, nu, SHAPE, np.random.default_rng(1)).ravel()
     found = stats.kstest(drawn[::10], known.cdf)  # type: ignore[attr-defined]
     assert found.pvalue > 0.001
     assert np.median(drawn) == pytest.approx(0, abs=0.01)
@@ -37,5 +38,5 @@ def test_noise_has_the_distribution_of_its_kind(
 
 def test_whole_minutes_are_replicated_as_whole_minutes() -> None:
     observed = np.log2([3.0, 2.5])
-    found = 2 ** _rounded(np.log2([[7.9, 7.9], [0.3, 0.3]]), observed)
+    found = 2 ** rounded_down(np.log2([[7.9, 7.9], [0.3, 0.3]]), is_whole_minutes(observed))
     np.testing.assert_allclose(found, [[7, 7.9], [1, 0.3]])
