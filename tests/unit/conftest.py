@@ -1,4 +1,7 @@
-"""Folders that ``horizon fit`` wrote, made once a session; tests that spoil one copy it first."""
+"""The command line in this process, and folders that ``horizon fit`` wrote, once a session.
+
+Tests that spoil such a folder copy it first.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from calls import Call, Said
+from tidegauge.cli.main import main
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import AnalysisOptions, analyse
 from tidegauge.horizon.frequentist import FrequentistOptions
@@ -15,6 +20,20 @@ from tidegauge.simulate.records import write_simulation
 from tidegauge.simulate.runs import scaled_shape, simulate_runs
 
 QUICK = SamplerConfig(draws=500, tune=400, chains=2, seed=3)
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Run the command line in this process; an exception that escapes it fails the test."""
+
+    def run(*arguments: object) -> Said:
+        with pytest.raises(SystemExit) as exit_:
+            main([str(argument) for argument in arguments])
+        code = exit_.value.code
+        assert isinstance(code, int)
+        return Said(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="session")

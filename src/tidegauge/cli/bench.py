@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from tidegauge.cli.bench_options import (
+    competition_argument,
+    file_type,
+    folder_type,
+    leaderboard_option,
+    open_competition,
+    prepared_option,
+    print_report,
+    settle_killed_runs,
+)
+from tidegauge.cli.bench_run import run
+from tidegauge.cli.bench_similar import similar
 from tidegauge.cli.options import quiet_option, seed_option
 from tidegauge.errors import InputError
 from tidegauge.progress import Progress
 
-if TYPE_CHECKING:
-    from tidegauge.bench.prepared import Prepared
 
-_ELSEWHERE = {
-    "run": ("tidegauge.cli.bench_run:run", "Run an agent under a budget, grade and record it."),
-    "similar": ("tidegauge.cli.bench_similar:similar", "Compare code with known solutions."),
-}
-
-
-class BenchGroup(click.Group):
-    """A group whose longer commands live in files of their own, imported when called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of use."""
-        return [*self.commands, *_ELSEWHERE]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command of this file, or import it."""
-        if cmd_name in _ELSEWHERE:
-            module, _, attribute = _ELSEWHERE[cmd_name][0].partition(":")
-            command: click.Command = getattr(importlib.import_module(module), attribute)
-            return command
-        return super().get_command(ctx, cmd_name)
-
-
-@click.group(cls=BenchGroup)
+@click.group()
 def bench() -> None:
     """Pose ML competitions offline, run agents on them, grade them.
 
@@ -47,23 +32,8 @@ def bench() -> None:
     """
 
 
-folder_type = click.Path(file_okay=False, path_type=Path)
-file_type = click.Path(dir_okay=False, path_type=Path)
-competition_argument = click.argument("competition")
-prepared_option = click.option(
-    "--prepared", type=folder_type, required=True, help="Folder that `bench prepare` wrote."
-)
-leaderboard_option = click.option(
-    "--leaderboard", type=file_type, help="CSV with a column `score`: medals by Kaggle's rules."
-)
-
-
-def open_competition(name: str, folder: Path) -> Prepared:
-    """Open a prepared competition by its name."""
-    from tidegauge.bench.competitions.registry import get_competition
-    from tidegauge.bench.prepared import open_prepared
-
-    return open_prepared(get_competition(name), folder)
+bench.add_command(run)
+bench.add_command(similar)
 
 
 @bench.command("list")
@@ -90,14 +60,6 @@ def list_command(as_json: bool, progress: Progress) -> None:
         better = "lower" if competition.lower_is_better else "higher"
         text = f"{name:<8} {competition.competition_id:<38} {better} is better  {competition.title}"
         click.echo(json.dumps(row) if as_json else text)
-
-
-def settle_killed_runs(out: Path | None, progress: Progress) -> None:
-    """Record the runs of killed runners, and say so."""
-    from tidegauge.bench.state import settle_interrupted
-
-    for run_id in settle_interrupted(out):
-        progress.note(f"run {run_id} was killed; it is now recorded as interrupted")
 
 
 @bench.command()
@@ -256,14 +218,3 @@ def grade(
         result, passed = graded.report(found), graded.valid
     print_report(result, report)
     return 0 if passed else 1
-
-
-def print_report(result: dict[str, object], path: Path | None) -> None:
-    """Print a report, and write it to a file if one is named."""
-    from tidegauge.io import atomic_write
-
-    text = json.dumps(result, indent=2, allow_nan=False)
-    if path is not None:
-        with atomic_write(path) as handle:
-            handle.write(text + "\n")
-    sys.stdout.write(text + "\n")

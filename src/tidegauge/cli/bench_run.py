@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli.bench import (
+from tidegauge.cli.bench_options import (
     competition_argument,
     file_type,
     folder_type,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tidegauge.cli.bench import file_type
+from tidegauge.cli.bench_options import file_type
 from tidegauge.cli.options import quiet_option
 from tidegauge.progress import Progress
 

@@ -94,7 +94,7 @@ class Comparison:
     horizons : DataFrame
         ``compare.csv``: one row per agent and method.
     loo : DataFrame
-        One row per sampled method: method, cells, elpd, se, p_loo, high_k.
+        One row per sampled method: method, scores, cells, elpd, se, p_loo, high_k, k_max.
     held_out : HeldOut
         Every held-out prediction and how each fold's fits went.
     unconverged : list of str
@@ -208,17 +208,18 @@ def side_by_side(design: Design, fitted: Mapping[str, Fitted]) -> pd.DataFrame:
 def loo_table(sampled: Mapping[str, HorizonFit]) -> pd.DataFrame:
     """Return ``loo.csv``: PSIS-LOO over the (agent, task) cells of each sampled method.
 
-    ``high_k`` counts the cells where leaving out by reweighting cannot be trusted.
+    ``high_k`` counts the cells where leaving out by reweighting cannot be trusted. ``scores`` is
+    what a method was told of a run: elpd of binary and of continuous outcomes do not compare.
     """
     import pandas as pd
 
-    columns = ["method", "cells", "elpd", "se", "p_loo", "high_k", "k_max"]
+    columns = ["method", "scores", "cells", "elpd", "se", "p_loo", "high_k", "k_max"]
     rows = []
     for name, fit in sampled.items():
         found = leave_cells_out(fit)
         k = np.asarray(found.pareto_k)
         estimates = (found.elpd_loo, found.se, found.p_loo, int((k > HIGH_K).sum()), k.max())
-        rows.append(dict(zip(columns, (name, k.size, *estimates), strict=True)))
+        rows.append(dict(zip(columns, (name, fit.options.scores, k.size, *estimates), strict=True)))
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -96,7 +96,7 @@ def _horizon_lines(table: pd.DataFrame) -> Iterator[str]:
 def _score_lines(table: pd.DataFrame) -> Iterator[str]:
     yield "held-out prediction, per run (± standard error; higher log score, lower Brier is better)"
     yield (
-        f"{'held out by':<12} {'method':<13} {'log score':>17} {'Brier':>17} "
+        f"{'held out by':<12} {'method':<13} {'log score':>17} {'Brier':>17} {'fractional':>17} "
         f"{'log score less the best':>25}"
     )
     for row in table.to_dict("records"):
@@ -107,8 +107,10 @@ def _score_lines(table: pd.DataFrame) -> Iterator[str]:
         yield (
             f"{row['by']:<12} {row['method']:<13} "
             f"{row['log_score']:>8.4f} ± {row['log_score_se']:.4f} "
-            f"{row['brier']:>8.4f} ± {row['brier_se']:.4f} {gap}"
+            f"{row['brier']:>8.4f} ± {row['brier_se']:.4f} "
+            f"{row['fractional_log_score']:>8.4f} ± {row['fractional_log_score_se']:.4f} {gap}"
         )
+    yield "log score and Brier: of the binarized outcome; fractional: log score of the score itself"
     if table["within_error"].eq(True).any():
         yield "within its error: less than two standard errors, so the order may be chance"
 
@@ -121,6 +123,9 @@ def _loo_lines(table: pd.DataFrame) -> Iterator[str]:
             f"{row['high_k']} of {row['cells']:,} cells with Pareto k above {HIGH_K}"
             + (": the folds are the answer to trust" if row["high_k"] else "")
         )
+    if table["scores"].nunique() > 1:
+        unlike = ", ".join(f"{row.method} {row.scores}" for row in table.itertuples())
+        yield f"these elpd are of unlike outcomes and do not compare: {unlike}"
 
 
 def _task_lines(table: pd.DataFrame, method: str) -> Iterator[str]:

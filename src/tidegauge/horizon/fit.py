@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.engine.bridge import log_mass
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import Diagnosis, diagnose
 from tidegauge.engine.sampling import Draws, LogDensity, sample_density
@@ -31,6 +32,7 @@ from tidegauge.progress import SILENT, Progress
 FloatArray = NDArray[np.float64]
 
 _PILOT_DRAWS, _PILOT_TUNE = 100, 200
+_MOVES = 2  # to a heavier mode, should one be met
 # What is tried in turn when a run does not converge: smaller steps, longer chains.
 _PATIENCE = ((0.95, 1), (0.98, 2), (0.995, 4))
 
@@ -55,6 +57,9 @@ class HorizonFit:
         ``compile`` and ``sample``.
     screen : Screen or None
         What was seen of other modes, where it was looked for.
+    log_mass : float
+        Logarithm of the mass of the mode that was sampled (NaN if not weighed): with it, fits
+        that ended in different modes of one posterior are told apart by what they hold.
     """
 
     design: Design
@@ -67,6 +72,7 @@ class HorizonFit:
     attempts: int
     seconds: dict[str, float]
     screen: Screen | None = None
+    log_mass: float = float("nan")
 
 
 def fit_horizon(
@@ -77,6 +83,7 @@ def fit_horizon(
     sampler: SamplerConfig = DEFAULT_SAMPLER,
     patient: bool = True,
     screened: bool = True,
+    weighed: bool = False,
     progress: Progress = SILENT,
 ) -> HorizonFit:
     """Sample the posterior of the model that the options make.
@@ -87,6 +94,8 @@ def fit_horizon(
         Repeat a run that did not converge with smaller steps and longer chains, up to twice.
     screened : bool
         Look for other modes where a model may have them: one with a residual or discriminations.
+    weighed : bool
+        Also estimate the mass of what was sampled, by bridge sampling.
     """
     began = time.perf_counter()
     priors = with_human_prior(priors, options)
@@ -97,12 +106,13 @@ def fit_horizon(
     pilot = replace(sampler, draws=_PILOT_DRAWS, tune=_PILOT_TUNE, target_accept=0.8)
     draws = sample_density(density, pilot, label="pilot", progress=progress)
     middle = np.median(to_centred(density, draws.position), axis=(0, 1))
-    reference = reference_at(design, priors, options, middle)
-    density = whitened_density(design, priors, options, reference)
-    screen = None
-    if screened and (options.has_residual or options.discrimination):
-        problem = Problem(design, priors, options)
-        screen = screen_modes(problem, density, reference, seed=sampler.seed, progress=progress)
+    density, screen = _settle(
+        Problem(design, priors, options),
+        middle,
+        seed=sampler.seed,
+        screened=screened and (options.has_residual or options.discrimination),
+        progress=progress,
+    )
     for attempt, (target, longer) in enumerate(_PATIENCE, start=1):
         config = replace(
             sampler,
@@ -128,8 +138,26 @@ def fit_horizon(
         diagnosis=diagnosis,
         attempts=attempt,
         screen=screen,
+        log_mass=log_mass(density, draws.position, seed=sampler.seed) if weighed else float("nan"),
         seconds={"compile": compiled - began, "sample": done - compiled},
     )
+
+
+def _settle(
+    problem: Problem, middle: FloatArray, *, seed: int, screened: bool, progress: Progress
+) -> tuple[LogDensity, Screen | None]:
+    """Shape coordinates about a point, or about the heaviest mode that dispersed chains find."""
+    design, priors, options = problem.design, problem.priors, problem.options
+    screen = None
+    for _ in range(_MOVES + 1):
+        reference = reference_at(design, priors, options, middle)
+        density = whitened_density(design, priors, options, reference)
+        if screened:
+            screen = screen_modes(problem, density, reference, seed=seed, progress=progress)
+        if screen is None or screen.middle is None or screen.mass < 0.5:
+            break
+        middle = screen.middle
+    return density, screen
 
 
 def start_reference(

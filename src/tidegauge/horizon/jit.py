@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from pathlib import Path
 
 import numba
@@ -33,5 +34,8 @@ def _drop_stale_cache() -> None:
 
 
 _drop_stale_cache()
-jit = numba.njit(cache=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
-jit_exact = numba.njit(cache=True, error_model="numpy", fastmath={"contract"})  # order matters
+# Inlined whole: a function that calls another may get another copy of it in the process that
+# compiled it than from the cache, and the first fit would differ from the next in the last bit.
+_compile = functools.partial(numba.njit, cache=True, error_model="numpy", forceinline=True)
+jit = _compile(fastmath={"contract", "reassoc", "nsz"})
+jit_exact = _compile(fastmath={"contract"})  # order matters

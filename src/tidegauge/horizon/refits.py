@@ -28,6 +28,7 @@ FloatArray = NDArray[np.float64]
 # Of each start; a mean or a median needs far fewer draws than the tails of a horizon.
 SHORT_SAMPLER = SamplerConfig(draws=400, tune=300, chains=2, target_accept=0.95, cores=1)
 _STARTS, _NEXT_SEED = 2, 1_000_003
+_MUCH_HEAVIER = 4.0  # log mass: 98 %, estimated to about one
 REPLICATES = 200  # of the bootstrap: ends of a 95 % interval to a few per cent of its width
 _SIMEX_REPLICATES = 50  # each is refitted a hundred times
 _GRID_DRAWS = 2001
@@ -87,7 +88,8 @@ def fit_short(
     """Sample the hierarchical model with short chains; once more, longer, if they do not agree.
 
     Chains come from two starts with a pilot run each: all chains of one start can lie in the same
-    mode of a posterior that has several, and would agree.
+    mode of a posterior that has several, and would agree. Where the two ended in different modes,
+    the one that holds nearly all the mass is the answer.
 
     Returns
     -------
@@ -106,13 +108,22 @@ def fit_short(
                 sampler=replace(config, seed=(seed + start * _NEXT_SEED) % 2**63),
                 patient=False,
                 screened=False,  # two starts are the screen here
+                weighed=True,
             )
             for start in range(_STARTS)
         ]
-        found = horizon_of(fits)
-        if found.converged:
-            break
-    return found, replace(fits[0], point=_pooled([fit.point for fit in fits]))
+        for chosen in (fits, _heavier(fits)):
+            found = horizon_of(chosen)
+            if found.converged:
+                return found, replace(chosen[0], point=_pooled([fit.point for fit in chosen]))
+    return horizon_of(fits), replace(fits[0], point=_pooled([fit.point for fit in fits]))
+
+
+def _heavier(fits: Sequence[HorizonFit]) -> Sequence[HorizonFit]:
+    """Return the fit in whose mode nearly all mass is, alone; all fits if there is none such."""
+    heaviest = max(fits, key=lambda fit: fit.log_mass)
+    others = [fit.log_mass for fit in fits if fit is not heaviest]
+    return [heaviest] if heaviest.log_mass - max(others) > _MUCH_HEAVIER else fits
 
 
 def _pooled(points: Sequence[Point]) -> Point:

@@ -1,8 +1,9 @@
-"""A look for other modes: many short chains from starts all over, compared by their energies.
+"""A look for other modes: many short chains from starts all over, and the mass where they end.
 
 Chains that all begin near one point agree with each other whatever else there is, and R-hat is
 content. Here agents begin with slopes from nearly flat to very steep, everything else far from the
-reference, and chains that end apart from the others are counted, weighed and reported.
+reference, and chains that end apart from the others are counted; the mode of the highest of them
+is weighed and reported.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.special import expit
 
+from tidegauge.engine.bridge import log_mass
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import Check
 from tidegauge.engine.sampling import LogDensity, sample_density
@@ -31,7 +34,9 @@ _TUNE, _DRAWS = 250, 60
 _START_SD = 2.0  # whitened units
 _SLOPES = (0.08, 4.0)  # logits per log2 minute
 _APART = 6.0  # within-chain standard deviations; short chains of one mode stay within about one
-_MATTERS = 0.2  # of the posterior's mass; the estimate is good to a factor of ten or so
+_MASS_DRAWS = 300  # a chain, to weigh a mode by
+_HOPELESS = -100.0  # log density by which chains lie lower that are not worth a closer look
+_MATTERS = 0.05  # of the posterior's mass; the estimate is good to a factor of two or three
 
 
 @dataclass(frozen=True)
@@ -43,15 +48,18 @@ class Screen:
     chains, apart : int
         Chains run, and those that ended apart from most.
     mass : float
-        Estimated share of the posterior's mass where those ended, by mean log density and spread.
+        Estimated share of the posterior's mass where the highest of those ended.
     where : str
-        The agent's slope by which the most distant of them differs, in words; empty if none.
+        The agent's slope by which that one differs most, in words; empty if none.
+    middle : ndarray or None
+        A point of the parameter vector in the middle of that mode.
     """
 
     chains: int
     apart: int
     mass: float
     where: str
+    middle: FloatArray | None = None
 
     def check(self) -> Check:
         """Return the finding: it fails where another mode holds a mass that surely matters."""
@@ -89,37 +97,35 @@ def screen_modes(
     mean, sd = draws.position.mean(axis=1), draws.position.std(axis=1)
     distance = np.abs(mean - np.median(mean, axis=0)) / np.median(sd, axis=0)
     apart = distance.max(axis=1) > _APART
-    if not apart.any() or apart.all():
+    if not apart.any() or (~apart).sum() < 2:
         return Screen(CHAINS, 0, 0.0, "")
+    height = draws.statistics["lp"].mean(axis=1)
+    highest = np.where(apart, height, -np.inf).argmax()
+    log_ratio = float(height[highest] - height[~apart].mean())
     centred = to_centred(density, draws.position)
-    farthest = np.median(centred[distance.max(axis=1).argmax()], axis=0)
-    here = _log_mass(draws.position[~apart], draws.statistics["lp"][~apart])
-    other = np.exp(min(_log_mass_about(problem, farthest, seed) - here, 50.0))
-    beta = unpack(centred, layout).beta
+    middle = np.median(centred[highest], axis=0)
+    if log_ratio > _HOPELESS:
+        here = log_mass(density, draws.position[~apart], seed=seed)
+        log_ratio = _log_mass_about(problem, middle, seed) - here
+    beta = np.median(unpack(centred, layout).beta, axis=1)
     return Screen(
         chains=CHAINS,
         apart=int(apart.sum()),
-        mass=float(other / (1 + other)),
-        where=_in_words(problem.design, np.median(beta, axis=1), apart),
+        mass=float(expit(log_ratio)),
+        where=_in_words(problem.design, beta[highest], np.median(beta[~apart], axis=0)),
+        middle=middle,
     )
 
 
-def _log_mass(position: FloatArray, log_density: FloatArray) -> float:
-    """Return about the logarithm of a mode's mass, up to a constant that all modes share.
-
-    In coordinates in which the mode is round, that is its mean log density and the logarithm of
-    its volume; good to a few units.
-    """
-    return float(log_density.mean() + np.log(position.std(axis=(0, 1))).sum())
-
-
 def _log_mass_about(problem: Problem, x: FloatArray, seed: int) -> float:
-    """Return the same of the mode about a point, in coordinates that are round there."""
-    reference = reference_at(problem.design, problem.priors, problem.options, x)
-    density = whitened_density(problem.design, problem.priors, problem.options, reference)
-    config = SamplerConfig(draws=200, tune=_TUNE, chains=4, target_accept=0.8, seed=seed + 2)
-    draws = sample_density(density, config)
-    return _log_mass(draws.position, draws.statistics["lp"])
+    """Return the log mass of the mode about a point, in coordinates that are round there."""
+    config = SamplerConfig(draws=_DRAWS, tune=_TUNE, chains=4, target_accept=0.8, seed=seed + 2)
+    for draws_of_chain in (_DRAWS, _MASS_DRAWS):
+        reference = reference_at(problem.design, problem.priors, problem.options, x)
+        density = whitened_density(problem.design, problem.priors, problem.options, reference)
+        draws = sample_density(density, replace(config, draws=draws_of_chain))
+        x = np.median(to_centred(density, draws.position), axis=(0, 1))
+    return log_mass(density, draws.position, seed=seed)
 
 
 def _scattered_starts(
@@ -143,9 +149,6 @@ def _scattered_starts(
     return initial
 
 
-def _in_words(design: Design, beta: FloatArray, apart: NDArray[np.bool_]) -> str:
-    usual = np.median(beta[~apart], axis=0)
-    gap = np.abs(np.log(beta[apart] / usual))
-    chain, agent = np.unravel_index(gap.argmax(), gap.shape)
-    there = beta[apart][chain, agent]
-    return f"{design.agents[agent]}: slope {there:.2f} instead of {usual[agent]:.2f}"
+def _in_words(design: Design, there: FloatArray, usual: FloatArray) -> str:
+    agent = int(np.abs(np.log(there / usual)).argmax())
+    return f"{design.agents[agent]}: slope {there[agent]:.2f} instead of {usual[agent]:.2f}"

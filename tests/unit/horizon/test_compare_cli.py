@@ -4,47 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from builders import agent_row, human_row, small_rows, write_rows
+from calls import Call
 from tidegauge.cli import horizon_compare
-from tidegauge.cli.main import main
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon.compare import CompareOptions, compare
-from tidegauge.horizon.compare_outputs import FILES
+from tidegauge.horizon.compare_outputs import FILES, _loo_lines
 from tidegauge.horizon.contenders import CONTENDERS, DEFAULT_CONTENDERS, Hierarchical
 from tidegauge.horizon.folds import KINDS
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Said]
-
-
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Run the command line in this process alone; an exception that escapes it fails the test."""
+def call(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call the command without other processes."""
     monkeypatch.setattr("tidegauge.engine.parallel.available_cores", lambda: 1)
-
-    def run(*arguments: object) -> Said:
-        with pytest.raises(SystemExit) as exit_:
-            main(["horizon", "compare", *(str(argument) for argument in arguments)])
-        code = exit_.value.code
-        assert isinstance(code, int)
-        return Said(code, *capsys.readouterr())
-
-    return run
+    return partial(call, "horizon", "compare")
 
 
 @pytest.fixture
@@ -87,11 +69,21 @@ def test_a_comparison_writes_every_file_and_prints_its_tables(
     loo = pd.read_csv(out / "loo.csv")
     assert list(loo["method"]) == ["core"]
     assert list(loo["cells"]) == [10]
+    assert list(loo["scores"]) == ["binary"]
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest["settings"]["seed"] == 1
     assert list(manifest["inputs"].values()) == [hashlib.sha256(runs.read_bytes()).hexdigest()]
     for text in ("50 % horizon", "held out by", "agent-b", "climatology", "leave-one-cell-out"):
         assert text in said.out
+    assert "do not compare" not in said.out
+
+
+def test_elpd_of_unlike_outcomes_are_not_offered_for_comparison() -> None:
+    row = {"cells": 10, "elpd": -5.0, "se": 1.0, "high_k": 0}
+    told = [{"method": "core", "scores": "binary"}, {"method": "full", "scores": "continuous"}]
+    both = pd.DataFrame([{**row, **own} for own in told])
+    assert "do not compare: core binary, full continuous" in list(_loo_lines(both))[-1]
+    assert len(list(_loo_lines(both.head(1)))) == 1
 
 
 def test_a_fit_that_does_not_converge_exits_1_and_still_writes(

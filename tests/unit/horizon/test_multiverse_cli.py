@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 import pytest
 
 from builders import agent_row, human_row, small_rows, write_rows
-from tidegauge.cli.main import main
+from calls import Call
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon import multiverse_study, refits
@@ -32,28 +31,11 @@ QUICK_GRID = """
 DATES = "date:\n  agent-a: 2023-01-01\n  agent-b: 2024-01-01\n  agent-c: 2025-01-01\n"
 
 
-class Said(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Call = Callable[..., Said]
-
-
 @pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Run the command line in this process alone; an exception that escapes it fails the test."""
+def call(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call the command without other processes."""
     monkeypatch.setattr("tidegauge.engine.parallel.available_cores", lambda: 1)
-
-    def run(*arguments: object) -> Said:
-        with pytest.raises(SystemExit) as exit_:
-            main(["horizon", "multiverse", *(str(argument) for argument in arguments)])
-        code = exit_.value.code
-        assert isinstance(code, int)
-        return Said(code, *capsys.readouterr())
-
-    return run
+    return partial(call, "horizon", "multiverse")
 
 
 @pytest.fixture

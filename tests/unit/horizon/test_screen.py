@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 
 from designs import draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.fit import fit_horizon
-from tidegauge.horizon.options import CORE, HorizonOptions
+from tidegauge.engine.sampling import LogDensity
+from tidegauge.horizon import fit
+from tidegauge.horizon.fit import fit_horizon, start_reference
+from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.outputs import fit_diagnostics
-from tidegauge.horizon.screen import CHAINS, Screen
+from tidegauge.horizon.reference import Reference, reference_at
+from tidegauge.horizon.refits import _heavier
+from tidegauge.horizon.screen import CHAINS, Problem, Screen
+from tidegauge.horizon.whitening import whitened_density
+from tidegauge.progress import SILENT
 
 QUICK = SamplerConfig(draws=50, tune=100, chains=2, target_accept=0.8)
 
@@ -27,15 +36,45 @@ def test_a_model_with_one_mode_is_looked_at_and_passes() -> None:
     rng = np.random.default_rng(5)
     design = draw_design(usual_truth(rng, n_agents=3, n_tasks=20, n_families=5), rng)
     options = HorizonOptions(residual="task")
-    fit = fit_horizon(design, options=options, sampler=QUICK, patient=False)
-    assert fit.screen is not None
-    assert (fit.screen.chains, fit.screen.apart) == (CHAINS, 0)
-    names = [check["name"] for check in fit_diagnostics(fit, [])["checks"]]
+    fitted = fit_horizon(design, options=options, sampler=QUICK, patient=False)
+    assert fitted.screen is not None
+    assert (fitted.screen.chains, fitted.screen.apart) == (CHAINS, 0)
+    names = [check["name"] for check in fit_diagnostics(fitted, [])["checks"]]
     assert "other_modes" in names
+
+
+def test_a_fit_moves_to_a_heavier_mode_that_was_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    design = draw_design(usual_truth(rng, n_agents=2, n_tasks=6, n_families=2), rng)
+    problem = Problem(design, DEFAULT_PRIORS, CORE)
+    here = start_reference(design).x
+    there = here + 0.3
+    asked_about = []
+
+    def look(problem: Problem, density: LogDensity, reference: Reference, **_: object) -> Screen:
+        asked_about.append(reference.x)
+        lighter = reference.x is there
+        return Screen(16, 3, 0.01 if lighter else 0.99, "", here if lighter else there)
+
+    monkeypatch.setattr(fit, "screen_modes", look)
+    density, screen = fit._settle(problem, here, seed=1, screened=True, progress=SILENT)
+    assert [x is there for x in asked_about] == [False, True]
+    assert screen is not None
+    assert screen.mass == 0.01
+    expected = whitened_density(
+        design, DEFAULT_PRIORS, CORE, reference_at(design, DEFAULT_PRIORS, CORE, there)
+    )
+    np.testing.assert_array_equal(density.data, expected.data)
+
+
+def test_starts_in_unlike_modes_are_told_apart_by_their_mass() -> None:
+    light, heavy, close = (SimpleNamespace(log_mass=mass) for mass in (-20.0, -3.0, -4.0))
+    assert _heavier([light, heavy]) == [heavy]  # type: ignore[list-item]
+    assert _heavier([close, heavy]) == [close, heavy]  # type: ignore[list-item]
 
 
 def test_core_is_not_looked_at() -> None:
     rng = np.random.default_rng(5)
     design = draw_design(usual_truth(rng, n_agents=2, n_tasks=6, n_families=2), rng)
-    fit = fit_horizon(design, options=CORE, sampler=QUICK, patient=False)
-    assert fit.screen is None
+    fitted = fit_horizon(design, options=CORE, sampler=QUICK, patient=False)
+    assert fitted.screen is None
