@@ -1,14 +1,14 @@
 """Coordinates in which the posterior is round; exact, since only the coordinates change.
 
 Lengths, residuals and discriminations are trees (`tree`): conditional means plus innovations.
-What the agents say of a task enters as a Gaussian pseudo-observation at a reference point that
-shapes the coordinates and nothing else; it moves with the agents (and the residual's with the
-length), so that a common shift or stretch of all difficulties is no ridge.
+What the agents say of a task (`evidence`) enters as weighted least squares of its logits, with
+weights and logits of a reference point that shapes the coordinates and nothing else: it moves, and
+sharpens, with the agents, so that a common shift or stretch of all difficulties is no ridge.
 An agent is the pair (its logit at the difficulty where its runs are informative, s with
 beta = -log(1 + exp(s)): a logarithm where the slope is flat, the slope itself where it is steep);
 all agents together are a reference plus a matrix times innovations, by their marginal precision.
-Groups of agents are few and poorly told: they are non-centred. Horizons that share a prior lie
-about its trend as closely as their scatter and their runs say, so that a small scatter is no neck.
+Groups of agents lie as their agents tell (`groups`). Horizons that share a prior lie about its
+trend as closely as their scatter and their runs say (`scatter`): a small scatter is no neck.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ import math
 
 import numpy as np
 
+from tidegauge.horizon.evidence import agents_said_backward, lengths_backward, said_of_lengths
+from tidegauge.horizon.groups import groups_backward, groups_forward
 from tidegauge.horizon.jit import jit
 from tidegauge.horizon.kernel import length_of, log_density, parts_of, starts_of
 from tidegauge.horizon.layout import (
     ALPHA,
-    DELTA_ESTIMATE,
-    GROUP_HORIZON,
-    GROUP_SLOPE,
     LOG_DISCRIMINATION,
     LOG_SLOPE,
     MU_FAMILY,
@@ -33,12 +32,8 @@ from tidegauge.horizon.layout import (
     RESIDUAL,
     RESIDUAL_FAMILY,
     SIGMA_DISCRIMINATION,
-    SIGMA_ESTIMATE,
     SIGMA_FAMILY,
     SIGMA_GLOBAL,
-    SIGMA_GROUP_HORIZON,
-    SIGMA_GROUP_SLOPE,
-    SIGMA_HUMAN,
     SIGMA_RESIDUAL_FAMILY,
     SIGMA_RESIDUAL_TASK,
 )
@@ -53,12 +48,12 @@ def _shape_of(buffer):  # type: ignore[no-untyped-def]
     at = length_of(buffer)
     n_agents, n_tasks = int(buffer[N_AGENTS]), int(buffer[N_TASKS])
     pairs = 2 * n_agents
-    rows = buffer[at : at + 10 * n_tasks].reshape(10, n_tasks)
-    at += 10 * n_tasks
+    rows = buffer[at : at + 5 * n_tasks].reshape(5, n_tasks)
+    at += 5 * n_tasks
     pivot, center = buffer[at : at + n_agents], buffer[at + n_agents : at + 3 * n_agents]
     at += 3 * n_agents
-    pull = buffer[at : at + 2 * pairs * n_tasks].reshape(2, n_tasks, pairs)
-    at += 2 * pairs * n_tasks
+    told = buffer[at : at + pairs * n_tasks].reshape(2, n_tasks, n_agents)
+    at += pairs * n_tasks
     spread = buffer[at : at + pairs * pairs].reshape(pairs, pairs)
     at += pairs * pairs
     n_shared = _n_shared(buffer)
@@ -69,7 +64,7 @@ def _shape_of(buffer):  # type: ignore[no-untyped-def]
     shared_spread = buffer[at : at + n_shared * n_shared].reshape(n_shared, n_shared)
     at += n_shared * n_shared
     horizons = buffer[at : at + 5 * n_agents].reshape(5, n_agents)
-    return rows, pivot, center, pull, spread, (shared, shared_pull, shared_spread), horizons
+    return rows, pivot, center, told, spread, (shared, shared_pull, shared_spread), horizons
 
 
 @jit
@@ -151,42 +146,6 @@ def _agents_backward(x, gx, gz, by_pair, at, shape):  # type: ignore[no-untyped-
 
 
 @jit
-def _said_of_lengths(x, at, data, shape, deviation, said, parts):  # type: ignore[no-untyped-def]
-    """Write what runs, estimates and agents say of each task's length; keep the first two."""
-    rows, _, _, pull, _, _, _ = shape
-    source, moments = data[1], data[2]
-    bias = x[at[DELTA_ESTIMATE]] if at[DELTA_ESTIMATE + 1] > at[DELTA_ESTIMATE] else 0.0
-    estimate = math.exp(-2 * x[at[SIGMA_ESTIMATE]])
-    for t in range(said.shape[1]):
-        by_human = rows[0, t] * math.exp(-2 * x[at[SIGMA_HUMAN] + int(source[t])])
-        by_estimate = moments[3, t] * estimate
-        moved = rows[3, t]
-        for j in range(deviation.size):
-            moved += pull[0, t, j] * deviation[j]
-        said[0, t] = by_human + by_estimate + rows[2, t]
-        said[1, t] = by_human * rows[1, t] + by_estimate * (moments[4, t] - bias)
-        said[1, t] += rows[2, t] * moved
-        parts[0, t], parts[1, t] = by_human, by_estimate
-
-
-@jit
-def _lengths_backward(x, gz, at, data, shape, parts, by_said, by_pair):  # type: ignore[no-untyped-def]
-    rows, _, _, pull, _, _, _ = shape
-    source, moments = data[1], data[2]
-    has_bias = at[DELTA_ESTIMATE + 1] > at[DELTA_ESTIMATE]
-    bias = x[at[DELTA_ESTIMATE]] if has_bias else 0.0
-    for t in range(by_said.shape[1]):
-        by_d, by_b = by_said[0, t], by_said[1, t]
-        gz[at[SIGMA_HUMAN] + int(source[t])] -= 2 * parts[0, t] * (by_d + by_b * rows[1, t])
-        gz[at[SIGMA_ESTIMATE]] -= 2 * parts[1, t] * (by_d + by_b * (moments[4, t] - bias))
-        if has_bias:
-            gz[at[DELTA_ESTIMATE]] -= by_b * parts[1, t]
-        by_location = by_b * rows[2, t]
-        for j in range(by_pair.size):
-            by_pair[j] += by_location * pull[0, t, j]
-
-
-@jit
 def _trees(at):  # type: ignore[no-untyped-def]
     """Return where the trees of lengths, residuals and discriminations lie."""
     lengths = (at[MU_GLOBAL], at[MU_FAMILY], at[MU_TASK])
@@ -200,71 +159,55 @@ def _trees(at):  # type: ignore[no-untyped-def]
 def _forward(z, x, buffer, at, data, shape, kept):  # type: ignore[no-untyped-def]
     """Write the centred point of `z` and return the log determinant of the map."""
     said, work, parts = kept
-    first_task, rows, pull = data[0], shape[0], shape[3]
+    first_task, rows = data[0], shape[0]
     x[1 : at[MU_SLOPE]] = z[1 : at[MU_SLOPE]]
     deviation, log_determinant = _agents_forward(z, x, at, shape)
     log_determinant += _shared_forward(z, x, at, shape, deviation)
     log_determinant += horizons_forward(x, at, shape[1], shape[6])
+    log_determinant += groups_forward(z, x, buffer, at, data[5])
     lengths, residuals, sharpness = _trees(at)
     prior = (buffer[HEADER], buffer[HEADER + 1])
-    _said_of_lengths(x, at, data, shape, deviation, said[0], parts)
+    said_of_lengths(x, at, data, shape, said[0], parts)
     scales = (at[SIGMA_GLOBAL], at[SIGMA_FAMILY])
     log_determinant += tree_forward(z, x, lengths, scales, first_task, said[0], prior, work[0])
     if at[RESIDUAL + 1] > at[RESIDUAL]:
         for t in range(rows.shape[1]):
-            moved = rows[5, t] + rows[6, t] * (x[at[MU_TASK] + t] - rows[7, t])
-            for j in range(deviation.size):
-                moved += pull[1, t, j] * deviation[j]
-            said[1, 0, t], said[1, 1, t] = rows[4, t], rows[4, t] * moved
+            said[1, 0, t] = parts[4, t]
+            said[1, 1, t] = parts[5, t] - parts[6, t] * x[at[MU_TASK] + t]
         scales = (at[SIGMA_RESIDUAL_FAMILY], at[SIGMA_RESIDUAL_TASK])
         log_determinant += tree_forward(
             z, x, residuals, scales, first_task, said[1], prior, work[1]
         )
     if at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]:
-        said[2, 0], said[2, 1] = rows[8], rows[8] * rows[9]
+        said[2, 0], said[2, 1] = rows[3], rows[3] * rows[4]
         scales = (at[SIGMA_DISCRIMINATION], at[SIGMA_DISCRIMINATION])
         log_determinant += tree_forward(
             z, x, sharpness, scales, first_task, said[2], prior, work[2]
         )
-    for level, scale in (
-        (GROUP_HORIZON, SIGMA_GROUP_HORIZON),
-        (GROUP_SLOPE, SIGMA_GROUP_SLOPE),
-    ):
-        for i in range(at[level], at[level + 1]):
-            x[i] = z[i] * math.exp(x[at[scale]])
-            log_determinant += x[at[scale]]
     return log_determinant
 
 
 @jit
-def _backward(z, x, gx, gz, at, data, shape, kept):  # type: ignore[no-untyped-def]
+def _backward(z, x, gx, gz, buffer, at, data, shape, kept):  # type: ignore[no-untyped-def]
     """Carry the gradient by `x`, and of the log determinant, back to `z`: last step first."""
     said, work, parts = kept
-    first_task, rows, pull = data[0], shape[0], shape[3]
-    by_said, by_pair = np.empty(said.shape[1:]), np.zeros(shape[2].size)
+    first_task = data[0]
+    by_said, by_pair = np.empty(said.shape), np.zeros(shape[2].size)
     gz[:] = gx
-    for level, scale in (
-        (GROUP_HORIZON, SIGMA_GROUP_HORIZON),
-        (GROUP_SLOPE, SIGMA_GROUP_SLOPE),
-    ):
-        for i in range(at[level], at[level + 1]):
-            gz[i] = gx[i] * math.exp(x[at[scale]])
-            gz[at[scale]] += gz[i] * z[i] + 1
     lengths, residuals, sharpness = _trees(at)
     if at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]:
         scales = (at[SIGMA_DISCRIMINATION], at[SIGMA_DISCRIMINATION])
-        tree_backward(z, x, gx, gz, sharpness, scales, first_task, said[2], work[2], by_said)
+        tree_backward(z, x, gx, gz, sharpness, scales, first_task, said[2], work[2], by_said[2])
     if at[RESIDUAL + 1] > at[RESIDUAL]:
         scales = (at[SIGMA_RESIDUAL_FAMILY], at[SIGMA_RESIDUAL_TASK])
-        tree_backward(z, x, gx, gz, residuals, scales, first_task, said[1], work[1], by_said)
-        for t in range(rows.shape[1]):
-            by_location = by_said[1, t] * rows[4, t]
-            gx[at[MU_TASK] + t] += by_location * rows[6, t]
-            for j in range(by_pair.size):
-                by_pair[j] += by_location * pull[1, t, j]
+        tree_backward(z, x, gx, gz, residuals, scales, first_task, said[1], work[1], by_said[1])
+        for t in range(said.shape[2]):
+            gx[at[MU_TASK] + t] -= by_said[1, 1, t] * parts[6, t]
     scales = (at[SIGMA_GLOBAL], at[SIGMA_FAMILY])
-    tree_backward(z, x, gx, gz, lengths, scales, first_task, said[0], work[0], by_said)
-    _lengths_backward(x, gz, at, data, shape, parts, by_said, by_pair)
+    tree_backward(z, x, gx, gz, lengths, scales, first_task, said[0], work[0], by_said[0])
+    lengths_backward(x, gz, at, data, shape, parts, by_said[0])
+    agents_said_backward(x, gx, at, shape, parts, by_said[0], by_said[1])
+    groups_backward(z, x, gx, gz, buffer, at, data[5])
     _shared_backward(gx, gz, at, shape, by_pair)
     horizons_backward(x, gx, gz, at, shape[1], shape[6])
     _agents_backward(x, gx, gz, by_pair, at, shape)
@@ -273,7 +216,7 @@ def _backward(z, x, gx, gz, at, data, shape, kept):  # type: ignore[no-untyped-d
 @jit
 def _kept(data):  # type: ignore[no-untyped-def]
     n_tasks, n_families = data[1].size, data[0].size - 1
-    return np.empty((3, 2, n_tasks)), np.empty((3, 3, n_families + 1)), np.empty((2, n_tasks))
+    return np.empty((3, 2, n_tasks)), np.empty((3, 3, n_families + 1)), np.empty((9, n_tasks))
 
 
 @jit
@@ -284,7 +227,7 @@ def whitened_log_density(z, gz, buffer):  # type: ignore[no-untyped-def]
     x, gx = np.empty(z.size), np.empty(z.size)
     log_determinant = _forward(z, x, buffer, at, data, shape, kept)
     logp = log_density(x, gx, buffer)
-    _backward(z, x, gx, gz, at, data, shape, kept)
+    _backward(z, x, gx, gz, buffer, at, data, shape, kept)
     return logp + log_determinant
 
 
@@ -302,7 +245,7 @@ def whole_length_of(buffer):  # type: ignore[no-untyped-def]
     """Return the length of the whole buffer, data and reference."""
     n_agents, n_tasks = int(buffer[N_AGENTS]), int(buffer[N_TASKS])
     pairs = 2 * n_agents
-    length = length_of(buffer) + 10 * n_tasks + n_agents + pairs
+    length = length_of(buffer) + 5 * n_tasks + n_agents + pairs
     n_shared = _n_shared(buffer)
-    length += 2 * pairs * n_tasks + pairs * pairs
+    length += pairs * n_tasks + pairs * pairs
     return length + n_shared * (1 + pairs + n_shared) + 5 * n_agents

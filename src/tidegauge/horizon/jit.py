@@ -11,7 +11,7 @@ import numba
 _HERE = Path(__file__).parent
 _SOURCES = (
     *("jit.py", "options.py", "layout.py", "packing.py", "kernel*.py", "tree.py"),
-    *("scatter.py", "coordinates.py", "whitening.py"),
+    *("scatter.py", "evidence.py", "groups.py", "coordinates.py", "whitening.py"),
 )
 
 

@@ -41,16 +41,15 @@ class Reference:
     ----------
     x : ndarray
         The point, unconstrained.
-    rows : ndarray, shape (10, task)
-        Number and mean of human logs as the noise weighs them; precision and location of the
-        length as the agents see it; precision, location and pull by the length of the residual,
-        and the length at the reference; precision and location of the log discrimination.
+    rows : ndarray, shape (5, task)
+        Number and mean of human logs as the noise weighs them; precision of the residual's prior;
+        precision and location of the log discrimination.
     pivot : ndarray, shape (agent,)
         Difficulty at which an agent's runs are informative, log2 minutes.
     center : ndarray, shape (2 agents,)
         The pairs at the reference: all logits, then all s.
-    pull : ndarray, shape (2, task, 2 agents)
-        How the locations of length and residual move with the agents' pairs.
+    told : ndarray, shape (2, task, agent)
+        Weights of the agents' logits, and weights times logits, as for least squares.
     spread : ndarray, shape (2 agents, 2 agents)
         Square root of the pairs' marginal covariance, upper triangular.
     shared : ndarray, shape (shared,)
@@ -66,7 +65,7 @@ class Reference:
     rows: FloatArray
     pivot: FloatArray
     center: FloatArray
-    pull: FloatArray
+    told: FloatArray
     spread: FloatArray
     shared: FloatArray
     shared_pull: FloatArray
@@ -75,7 +74,7 @@ class Reference:
 
     def arrays(self) -> list[FloatArray]:
         """Return all that the compiled functions need, flat, in their order."""
-        agents = (self.pivot, self.center, self.pull, self.spread)
+        agents = (self.pivot, self.center, self.told, self.spread)
         shared = (self.shared, self.shared_pull, self.shared_spread)
         return [np.ravel(part) for part in (self.rows, *agents, *shared, self.horizons)]
 
@@ -85,7 +84,8 @@ class _Curvature:
     """Second-order terms of the agents' runs at the reference.
 
     Per task: of length and length (`length`), residual and residual (`residual`), both (`both`);
-    the residuals' and lengths' slopes; `cross` (2, task, pair) with the agents' pairs. Of those:
+    the residuals' and lengths' slopes; `told` (3, task, agent) the logits' weights, weights times
+    logits and slopes; `cross` (2, task, pair) with the agents' pairs. Of those:
     `runs` what their runs say, given the tasks, and `own` with their priors.
     """
 
@@ -94,6 +94,7 @@ class _Curvature:
     both: FloatArray
     length_slope: FloatArray
     residual_slope: FloatArray
+    told: FloatArray
     cross: FloatArray
     runs: FloatArray
     own: FloatArray
@@ -111,34 +112,31 @@ def reference_at(
     residual = np.zeros(n_tasks) if point.residual is None else point.residual
     seen, agents = _look_at_runs(design, priors, options, point, residual)
     human_count, human_mean = human_moments(design, options, point)
-    # Given the agents, the residual is summed out of what they say of a length ...
     tau = 1 / _residual_variance(point) if options.has_residual else 1.0
+    # One Newton step from the reference, for each task the same share of it, so that it is short.
     share = seen.both / (seen.residual + tau)
-    precision = seen.length - share * seen.both
-    slope = seen.length_slope - share * (seen.residual_slope - tau * residual)
-    cross = seen.cross[0] - share[:, None] * seen.cross[1]
-    # ... and then told given the length.
+    steps = [
+        _step(
+            seen.length_slope - share * (seen.residual_slope - tau * residual),
+            seen.length - share * seen.both,
+        ),
+        _step(seen.residual_slope, seen.residual),
+    ]
+    calm = np.minimum(
+        1.0,
+        _LONGEST_STEP / np.maximum(_LEAST, np.abs(steps[: 1 + options.has_residual]).max(axis=0)),
+    )
     rows = np.stack(
         [
             human_count,
             human_mean,
-            precision,
-            point.mu_task + _step(slope, precision),
-            seen.residual,
-            residual + _step(seen.residual_slope, seen.residual),
-            -seen.both / np.maximum(seen.residual, _LEAST),
-            point.mu_task,
+            np.full(n_tasks, tau),
             seen.sharpness,
             (0 if point.log_discrimination is None else point.log_discrimination)
-            + _step(seen.sharpness_slope, seen.sharpness),
+            + np.clip(_step(seen.sharpness_slope, seen.sharpness), -_LONGEST_STEP, _LONGEST_STEP),
         ]
     )
-    pull = np.stack(
-        [
-            -cross / np.maximum(precision, _LEAST)[:, None],
-            -seen.cross[1] / np.maximum(seen.residual, _LEAST)[:, None],
-        ]
-    )
+    told = np.stack([seen.told[0], seen.told[1] + calm[:, None] * seen.told[2]])
     shared = slice(layout.starts[MU_SLOPE], layout.starts[MU_FAMILY])
     explained = _explained(design, priors, options, point, seen, human_count)
     marginal = seen.own - explained
@@ -147,7 +145,7 @@ def reference_at(
         rows=rows,
         pivot=agents.pivot,
         center=agents.center,
-        pull=pull,
+        told=told,
         spread=inverse_root(marginal),
         shared=x[shared],
         shared_pull=agents.shared_pull,
@@ -164,7 +162,7 @@ def _residual_variance(point: Point) -> float:
 
 
 def _step(slope: FloatArray, precision: FloatArray) -> FloatArray:
-    return np.clip(slope / np.maximum(precision, _LEAST), -_LONGEST_STEP, _LONGEST_STEP)
+    return slope / np.maximum(precision, _LEAST)
 
 
 def _look_at_runs(
@@ -199,6 +197,7 @@ def _look_at_runs(
         both=(told * slope).sum(axis=0) * options.has_residual,
         length_slope=(slope * sharp * left).sum(axis=0),
         residual_slope=(sharp * left).sum(axis=0),
+        told=np.stack([told.T, (told * eta / sharp).T, (sharp * left).T]),
         cross=np.stack([sloped, pairs * options.has_residual]),
         runs=runs,
         own=agents.precision + runs,

@@ -125,13 +125,13 @@ def horizons_told(point: Point, agents: AgentPriors, told: FloatArray) -> FloatA
     """
     n = agents.pivot.size
     found = np.zeros((5, n))
-    # Groups move the prior's mean from draw to draw: what they share is not where it lies.
-    if point.sigma_horizon is None or point.sigma_group_horizon is not None:
+    if point.sigma_horizon is None:
         return found
+    scatter = float(np.hypot(point.sigma_horizon, point.sigma_group_horizon or 0.0))
     for a in np.flatnonzero(agents.joint):
         steepness, logit = -point.beta[a], agents.center[a]
         variance = float(np.clip(1 / max(told[a, a], 1e-9), 1e-6, 25.0))
-        spread = (steepness * float(point.sigma_horizon)) ** 2
+        spread = (steepness * scatter) ** 2
         share = max(spread / (spread + variance), 1e-3)
         # The posterior lies between what the runs say and the trend.
         prior = steepness * (agents.trend[a] - agents.pivot[a])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from tidegauge.horizon.jit import jit
-from tidegauge.horizon.layout import ALPHA, LOG_SLOPE, SIGMA_HORIZON
+from tidegauge.horizon.layout import ALPHA, LOG_SLOPE, SIGMA_GROUP_HORIZON, SIGMA_HORIZON
 
 
 @jit
@@ -26,13 +26,23 @@ def _logit_given(log_slope, log_scatter, a, pivot, horizons):  # type: ignore[no
 
 
 @jit
+def _scatter(x, at):  # type: ignore[no-untyped-def]
+    """Return the log sd of horizons about what all agents share, and the agents' own part of it."""
+    own, among = math.exp(2 * x[at[SIGMA_HORIZON]]), 0.0
+    if at[SIGMA_GROUP_HORIZON + 1] > at[SIGMA_GROUP_HORIZON]:
+        among = math.exp(2 * x[at[SIGMA_GROUP_HORIZON]])
+    return 0.5 * math.log(own + among), own / (own + among)
+
+
+@jit
 def horizons_forward(x, at, pivot, horizons):  # type: ignore[no-untyped-def]
     """Move the logits in `x` that share a prior; return the log determinant."""
     log_determinant = 0.0
     for a in range(pivot.size):
         if horizons[1, a] > 0:
             log_slope, i = x[at[LOG_SLOPE] + a], at[ALPHA] + a
-            mean, sd, _, _ = _logit_given(log_slope, x[at[SIGMA_HORIZON]], a, pivot, horizons)
+            log_scatter, _ = _scatter(x, at)
+            mean, sd, _, _ = _logit_given(log_slope, log_scatter, a, pivot, horizons)
             ratio = sd / horizons[4, a]
             shift = math.exp(log_slope) * pivot[a]
             x[i] = shift + mean + ratio * (x[i] - shift - horizons[3, a])
@@ -46,10 +56,14 @@ def horizons_backward(x, gx, gz, at, pivot, horizons):  # type: ignore[no-untype
     for a in range(pivot.size):
         if horizons[1, a] > 0:
             i, j = at[ALPHA] + a, at[LOG_SLOPE] + a
-            mean, sd, share, prior = _logit_given(x[j], x[at[SIGMA_HORIZON]], a, pivot, horizons)
+            log_scatter, own = _scatter(x, at)
+            mean, sd, share, prior = _logit_given(x[j], log_scatter, a, pivot, horizons)
             ratio, rest = sd / horizons[4, a], 1 - share
             shift = math.exp(x[j]) * pivot[a]
             moved = 2 * share * rest * (horizons[0, a] - prior) + rest * (x[i] - shift - mean)
-            gz[at[SIGMA_HORIZON]] += gx[i] * moved + rest
+            by_scatter = gx[i] * moved + rest
+            gz[at[SIGMA_HORIZON]] += by_scatter * own
+            if own < 1:
+                gz[at[SIGMA_GROUP_HORIZON]] += by_scatter * (1 - own)
             gx[j] += gx[i] * (moved + rest * prior + shift * (1 - ratio)) + rest
             gx[i] *= ratio
