@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ FloatArray = NDArray[np.float64]
 
 # Of each start; a mean or a median needs far fewer draws than the tails of a horizon.
 SHORT_SAMPLER = SamplerConfig(draws=400, tune=300, chains=2, target_accept=0.95, cores=1)
-_STARTS, _NEXT_SEED = 2, 1_000_003
+_STARTS, _NEXT_SEED, _LONGER = 2, 1_000_003, 3
 _MUCH_HEAVIER = 4.0  # log mass: 98 %, estimated to about one
 REPLICATES = 200  # of the bootstrap: ends of a 95 % interval to a few per cent of its width
 _SIMEX_REPLICATES = 50  # each is refitted a hundred times
@@ -89,34 +90,37 @@ def fit_short(
 
     Chains come from two starts with a pilot run each: all chains of one start can lie in the same
     mode of a posterior that has several, and would agree. Where the two ended in different modes,
-    the one that holds nearly all the mass is the answer.
+    the one that holds nearly all the mass is the answer. Where chains of one start did, longer
+    ones begin in the heaviest mode that many dispersed chains find.
 
     Returns
     -------
     Horizon50, HorizonFit
-        The horizons, and the first fit with the draws of both in its `point`.
+        The horizons, and the fit they are of; with the draws of both in its `point`.
     """
     from tidegauge.horizon.fit import fit_horizon  # the sampler is slow to import: faults first
 
-    for longer in (1, 3):
-        config = replace(sampler, draws=sampler.draws * longer, tune=sampler.tune * longer)
-        fits = [
-            fit_horizon(
-                design,
-                priors=priors,
-                options=options,
-                sampler=replace(config, seed=(seed + start * _NEXT_SEED) % 2**63),
-                patient=False,
-                screened=False,  # two starts are the screen here
-                weighed=True,
-            )
-            for start in range(_STARTS)
-        ]
-        for chosen in (fits, _heavier(fits)):
-            found = horizon_of(chosen)
-            if found.converged:
-                return found, replace(chosen[0], point=_pooled([fit.point for fit in chosen]))
-    return horizon_of(fits), replace(fits[0], point=_pooled([fit.point for fit in fits]))
+    fit = functools.partial(
+        fit_horizon, design, priors=priors, options=options, patient=False, weighed=True
+    )
+    seeds = [(seed + start * _NEXT_SEED) % 2**63 for start in range(_STARTS)]
+    # Two starts are the screen here; what they cannot settle is screened with many.
+    fits = [fit(sampler=replace(sampler, seed=own), screened=False) for own in seeds]
+    for chosen in (fits, _heavier(fits)):
+        found = horizon_of(chosen)
+        if found.converged:
+            return found, replace(chosen[0], point=_pooled([one.point for one in chosen]))
+    longer = replace(
+        sampler,
+        draws=_LONGER * sampler.draws,
+        tune=_LONGER * sampler.tune,
+        chains=_STARTS * sampler.chains,
+        seed=seeds[-1],
+    )
+    last = fit(sampler=longer)
+    found = horizon_of([last])
+    missed = last.screen is not None and last.screen.check().passed is False
+    return replace(found, converged=found.converged and not missed), last
 
 
 def _heavier(fits: Sequence[HorizonFit]) -> Sequence[HorizonFit]:
