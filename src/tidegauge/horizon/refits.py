@@ -118,7 +118,13 @@ def fit_short(
         seed=seeds[-1],
     )
     last = fit(sampler=longer)
-    found = horizon_of([last])
+    # Starts that are sound and not much lighter have a say: together they may still disagree.
+    rivals = [
+        one
+        for one in fits
+        if horizon_of([one]).converged and last.log_mass - one.log_mass < _MUCH_HEAVIER
+    ]
+    found = horizon_of([replace(last, point=last.point.thinned(_LONGER)), *rivals])
     missed = last.screen is not None and last.screen.check().passed is False
     return replace(found, converged=found.converged and not missed), last
 
