@@ -48,7 +48,7 @@ def intervals_that_hold_the_truth(options: HorizonOptions, data_sets: int) -> di
     inside: dict[Kind, list[bool]] = {kind: [] for kind in KINDS}
     for seed in range(data_sets):
         truth, design = drawn(3000 + seed)
-        fit = fit_horizon(design, options=options, sampler=QUICK, patient=False)
+        fit = fit_horizon(design, options=options, sampler=QUICK, patient=False, screened=False)
         for kind in KINDS:
             log2 = log2_horizons(fit, success=kind[0], marginal=kind[1])
             low, high = np.quantile(log2, [0.05, 0.95], axis=0)
