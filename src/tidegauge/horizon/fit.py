@@ -99,7 +99,7 @@ def fit_horizon(
     """
     began = time.perf_counter()
     priors = with_human_prior(priors, options)
-    with progress.step("loading the compiled density (the first run compiles it: about 20 s)"):
+    with progress.step("loading the compiled density (the first run compiles it: about 40 s)"):
         start = start_reference(design, priors, options)
         density = whitened_density(design, priors, options, start)
     compiled = time.perf_counter()
