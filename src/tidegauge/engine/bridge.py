@@ -20,6 +20,7 @@ from tidegauge.engine.sampling import LogDensity
 FloatArray = NDArray[np.float64]
 
 _ITERATIONS, _CLOSE = 1000, 1e-9
+_LEAST_SD = 1e-12  # of a chain that is stuck: it has no mass to speak of, but is no crash
 _C_POINTER = ctypes.POINTER(ctypes.c_double)
 _C_DENSITY = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_uint64, _C_POINTER, _C_POINTER, _C_POINTER, ctypes.c_void_p
@@ -93,7 +94,8 @@ def _bridge(
 def _fit(draws: FloatArray) -> _Gaussian:
     """Fit mean and covariance, correlations shrunk by as much as their number outruns the draws."""
     count, size = draws.shape
-    sd = draws.std(axis=0)
+    mean, sd = draws.mean(axis=0), np.maximum(draws.std(axis=0), _LEAST_SD)
+    scaled = (draws - mean) / sd
     shrunk = min(1.0, size / count)
-    correlation = (1 - shrunk) * np.corrcoef(draws.T) + shrunk * np.eye(size)
-    return _Gaussian(draws.mean(axis=0), sd[:, None] * np.linalg.cholesky(correlation))
+    correlation = (1 - shrunk) * scaled.T @ scaled / count + shrunk * np.eye(size)
+    return _Gaussian(mean, sd[:, None] * np.linalg.cholesky(correlation))

@@ -122,7 +122,7 @@ def fit_short(
     rivals = [
         one
         for one in fits
-        if horizon_of([one]).converged and last.log_mass - one.log_mass < _MUCH_HEAVIER
+        if horizon_of([one]).converged and not last.log_mass - one.log_mass >= _MUCH_HEAVIER
     ]
     found = horizon_of([replace(last, point=last.point.thinned(_LONGER)), *rivals])
     missed = last.screen is not None and last.screen.check().passed is False

@@ -82,3 +82,11 @@ def test_a_point_without_density_has_none() -> None:
 def test_the_same_seed_gives_the_same_mass() -> None:
     density, draws = density_of(_gaussian), gaussian_draws(np.random.default_rng(1))
     assert log_mass(density, draws, seed=3) == log_mass(density, draws, seed=3)
+
+
+def test_a_chain_that_is_stuck_is_weighed_too() -> None:
+    draws = gaussian_draws(np.random.default_rng(1))
+    draws[..., 3] = draws[0, 0, 3]
+    stuck = log_mass(density_of(_gaussian), draws, seed=3)
+    moving = log_mass(density_of(_gaussian), gaussian_draws(np.random.default_rng(1)), seed=3)
+    assert stuck < moving - 10
