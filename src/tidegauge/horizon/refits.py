@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -106,7 +106,7 @@ def fit_short(
     seeds = [(seed + start * _NEXT_SEED) % 2**63 for start in range(_STARTS)]
     # Two starts are the screen here; what they cannot settle is screened with many.
     fits = [fit(sampler=replace(sampler, seed=own), screened=False) for own in seeds]
-    for chosen in (fits, _heavier(fits)):
+    for chosen in _answers(fits):
         found = horizon_of(chosen)
         if found.converged:
             return found, replace(chosen[0], point=_pooled([one.point for one in chosen]))
@@ -129,11 +129,12 @@ def fit_short(
     return replace(found, converged=found.converged and not missed), last
 
 
-def _heavier(fits: Sequence[HorizonFit]) -> Sequence[HorizonFit]:
-    """Return the fit in whose mode nearly all mass is, alone; all fits if there is none such."""
-    heaviest = max(fits, key=lambda fit: fit.log_mass)
-    others = [fit.log_mass for fit in fits if fit is not heaviest]
-    return [heaviest] if heaviest.log_mass - max(others) > _MUCH_HEAVIER else fits
+def _answers(fits: Sequence[HorizonFit]) -> Iterator[Sequence[HorizonFit]]:
+    """Yield all fits together, then the one in whose mode nearly all mass is, if there is one."""
+    yield fits
+    *_, second, heaviest = sorted(fits, key=lambda fit: fit.log_mass)
+    if heaviest.log_mass - second.log_mass > _MUCH_HEAVIER:
+        yield [heaviest]
 
 
 def _pooled(points: Sequence[Point]) -> Point:

@@ -15,7 +15,7 @@ from tidegauge.horizon.fit import fit_horizon, start_reference
 from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.outputs import fit_diagnostics
 from tidegauge.horizon.reference import Reference, reference_at
-from tidegauge.horizon.refits import _heavier
+from tidegauge.horizon.refits import _answers
 from tidegauge.horizon.screen import CHAINS, Problem, Screen
 from tidegauge.horizon.whitening import whitened_density
 from tidegauge.progress import SILENT
@@ -69,8 +69,8 @@ def test_a_fit_moves_to_a_heavier_mode_that_was_met(monkeypatch: pytest.MonkeyPa
 
 def test_starts_in_unlike_modes_are_told_apart_by_their_mass() -> None:
     light, heavy, close = (SimpleNamespace(log_mass=mass) for mass in (-20.0, -3.0, -4.0))
-    assert _heavier([light, heavy]) == [heavy]  # type: ignore[list-item]
-    assert _heavier([close, heavy]) == [close, heavy]  # type: ignore[list-item]
+    assert list(_answers([light, heavy])) == [[light, heavy], [heavy]]  # type: ignore[list-item]
+    assert list(_answers([close, heavy])) == [[close, heavy]]  # type: ignore[list-item]
 
 
 def test_core_is_not_looked_at() -> None:
