@@ -24,15 +24,21 @@ if TYPE_CHECKING:
 
 
 def model_options(command: Command) -> Command:
-    """Add ``--model``, ``--options`` and a flag per option; the command gets one `choice`."""
+    """Add ``--model``, what it starts from and a flag per option; the command gets a `choice`."""
 
     @functools.wraps(command)
     def resolved(
-        *arguments: Any, model: str | None, options_file: Path | None, **values: Any
+        *arguments: Any,
+        model: str | None,
+        options_file: Path | None,
+        defaults: bool | None,
+        **values: Any,
     ) -> Any:
         given = {name: values.pop(name) for name in OPTION_NAMES}
         flags = {name: value for name, value in given.items() if value is not None}
-        choice: ModelChoice = resolve(model=model, file=options_file, flags=flags)
+        choice: ModelChoice = resolve(
+            model=model, file=options_file, flags=flags, defaults=defaults
+        )
         return command(*arguments, choice=choice, **values)
 
     described = _descriptions()
@@ -44,6 +50,11 @@ def model_options(command: Command) -> Command:
         "options_file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="YAML of model, options and priors; flags win over it.",
+    )(decorated)
+    decorated = click.option(
+        "--defaults/--no-defaults",
+        default=None,
+        help="Start full from its defaults, or from core: then the options given are all it has.",
     )(decorated)
     return click.option(
         "--model",

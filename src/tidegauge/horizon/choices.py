@@ -64,7 +64,11 @@ def model_name(options: HorizonOptions, priors: HorizonPriors = DEFAULT_PRIORS) 
 
 
 def resolve(
-    *, model: str | None = None, file: Path | None = None, flags: Mapping[str, Any] | None = None
+    *,
+    model: str | None = None,
+    file: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    defaults: bool | None = None,
 ) -> ModelChoice:
     """Settle the options and priors of a fit.
 
@@ -73,9 +77,12 @@ def resolve(
     model : str or None
         ``core`` or ``full``; None for what the file says, and ``core`` where it says nothing.
     file : Path or None
-        YAML with ``model``, any option by its name, and ``priors``.
+        YAML with ``model``, ``defaults``, any option by its name, and ``priors``.
     flags : mapping or None
         Options by name; they win over the file.
+    defaults : bool or None
+        Whether `full` starts from its defaults; if not, it is `core` with the options given and
+        no others. None for what the file says, and True where it says nothing.
 
     Raises
     ------
@@ -84,8 +91,8 @@ def resolve(
         file and the field.
     """
     content = _read_options(file) if file is not None else {}
-    model = model or content.pop("model", "core")
-    content.pop("model", None)
+    stated_model, stated_defaults = content.pop("model", "core"), content.pop("defaults", True)
+    model = model or stated_model
     if model not in MODELS:
         raise InputError(f"model={model}: must be one of {', '.join(MODELS)}")
     given = dict(flags or {})
@@ -95,7 +102,8 @@ def resolve(
         _refuse_for_core(given, "--{}")
         _refuse_for_core(content, f"{file}: {{}}")
     priors = _priors_of(content.pop("priors", {}), file) if file is not None else DEFAULT_PRIORS
-    return ModelChoice(replace(MODELS[model], **{**content, **given}), priors)
+    start = MODELS[model] if (stated_defaults if defaults is None else defaults) else CORE
+    return ModelChoice(replace(start, **{**content, **given}), priors)
 
 
 def _refuse_for_core(given: Mapping[str, Any], shown: str) -> None:
@@ -104,7 +112,7 @@ def _refuse_for_core(given: Mapping[str, Any], shown: str) -> None:
             flag = name.replace("_", "-") if shown.startswith("--") else name
             raise InputError(
                 f"{shown.format(flag)}: core is fitted to the letter; --model full (in a file: "
-                "'model: full') takes options"
+                "'model: full') takes options, with --no-defaults ('defaults: false') no others"
             )
 
 
@@ -117,7 +125,7 @@ def _read_options(file: Path) -> dict[str, Any]:
         raise InputError(f"{file}: must map names to values, as 'model: full'")
     for name, value in content.items():
         where = f"{file}: {name}"
-        _check_name(name, ("model", *OPTION_NAMES, "priors"), f"{file}: option")
+        _check_name(name, ("model", "defaults", *OPTION_NAMES, "priors"), f"{file}: option")
         if name == "priors":
             continue
         allowed = tuple(MODELS) if name == "model" else CHOICES.get(name)

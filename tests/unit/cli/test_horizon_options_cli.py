@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -212,12 +212,12 @@ def test_a_full_fit_takes_options_priors_groups_and_dates_and_says_so(
     assert (rates["marginal"] < rates["typical"]).all()
 
 
-def flags_of(options: HorizonOptions) -> list[str]:
-    """Every option as the flag that sets it."""
+def flags_of(options: dict[str, Any]) -> list[str]:
+    """Each option as the flag that sets it."""
     flags = []
-    for field in fields(HorizonOptions):
-        value, flag = getattr(options, field.name), field.name.replace("_", "-")
-        if field.name in CHOICES:
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if name in CHOICES:
             flags += [f"--{flag}", value]
         else:
             flags.append(f"--{flag}" if value else f"--no-{flag}")
@@ -227,7 +227,8 @@ def flags_of(options: HorizonOptions) -> list[str]:
 def test_full_with_every_option_off_is_core(call: Call, runs: Path) -> None:
     plain = call("horizon", "graph", runs, "-q")
     assert plain.code == 0
-    assert call("horizon", "graph", runs, "-q", "--model", "full", *flags_of(CORE)) == plain
+    for flags in (flags_of(asdict(CORE)), ["--no-defaults"]):
+        assert call("horizon", "graph", runs, "-q", "--model", "full", *flags) == plain
 
 
 @pytest.mark.parametrize(
@@ -250,8 +251,8 @@ def test_an_option_alone_brings_its_variable_into_the_graph(
     dates = tmp_path / "dates.yaml"
     days = {"agent-a": "2022-01-01", "agent-b": "2023-01-01", "agent-c": "2024-01-01"}
     dates.write_text("".join(f"{agent}: {day}\n" for agent, day in days.items()))
-    flags = ("--model", "full", "--release-dates", dates, "-q")
-    assert variable not in call("horizon", "graph", runs, *flags, *flags_of(CORE)).out
-    found = call("horizon", "graph", runs, *flags, *flags_of(replace(CORE, **option)))
+    flags = ("--model", "full", "--no-defaults", "--release-dates", dates, "-q")
+    assert variable not in call("horizon", "graph", runs, *flags).out
+    found = call("horizon", "graph", runs, *flags, *flags_of(option))
     assert found.code == 0, found.err
     assert variable in found.out

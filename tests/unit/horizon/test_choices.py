@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +64,25 @@ def test_every_option_can_be_set_alone_by_flag_and_by_file(tmp_path: Path, name:
     assert changed == {name}
 
 
+@pytest.mark.parametrize("name", [field.name for field in fields(HorizonOptions)])
+def test_without_defaults_an_option_is_all_there_is(tmp_path: Path, name: str) -> None:
+    usual = getattr(CORE, name)
+    other = next(value for value in CHOICES.get(name, (True, False)) if value != usual)
+    expected = ModelChoice(replace(CORE, **{name: other}))
+    assert resolve(model="full", flags={name: other}, defaults=False) == expected
+    text = f"model: full\ndefaults: false\n{name}: {str(other).lower()}\n"
+    assert resolve(file=options_file(tmp_path, text)) == expected
+
+
+def test_the_flag_of_defaults_wins_over_the_file(tmp_path: Path) -> None:
+    bare = options_file(tmp_path, "model: full\ndefaults: false\n")
+    assert resolve(file=bare).options == CORE
+    assert resolve(file=bare, defaults=True).options == FULL
+    usual = options_file(tmp_path, "model: full\ndefaults: true\n")
+    assert resolve(file=usual).options == FULL
+    assert resolve(file=usual, defaults=False).options == CORE
+
+
 def test_core_takes_failures_and_nothing_else(tmp_path: Path) -> None:
     assert resolve(flags={"failures": "censor"}).options == HorizonOptions(failures="censor")
     with pytest.raises(InputError, match=r"^--human-scale: .*--model full"):
@@ -112,11 +131,12 @@ def test_a_prior_replaces_one_and_leaves_the_others(
     ("text", "message"),
     [
         ("model: huge", "model=huge: must be one of core, full"),
-        ("colour: red", "option colour: there is no such; choose from model, residual"),
+        ("colour: red", "option colour: there is no such; choose from model, defaults, residual"),
         ("noise: cauchy", "noise=cauchy: must be one of normal, student_t, weibull"),
         ("noise: [normal]", "must be one of normal, student_t, weibull"),
         ("noise:", "noise=None: must be one of normal"),
         ("trend: no", "trend=False: must be one of none, linear"),
+        ("defaults: none", "defaults=none: must be true or false"),
         ("rounding: 1", "rounding=1: must be true or false"),
         ("rounding: 'yes'", "rounding=yes: must be true or false"),
         ("[residual]", "must map names to values"),
