@@ -4,6 +4,9 @@ and data drawn from the very density that is fitted.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit, logit
@@ -142,3 +145,17 @@ def test_slopes_of_the_density_average_to_zero_over_truths_and_data(
         slopes.append(gradient)
     scores = np.mean(slopes, axis=0) / (np.std(slopes, axis=0) / np.sqrt(len(slopes)))
     assert np.abs(scores).max() < 4.5  # some thirty slopes
+
+
+def test_agents_of_a_lab_that_lie_close_together_with_flat_curves_are_no_neck() -> None:
+    rng = np.random.default_rng(4)
+    options = replace(CORE, residual="task", pooling="lab")
+    labs_apart = {"sigma_horizon": 0.15, "sigma_group_horizon": 2.5}
+    flat = {"mu_slope": math.log(0.25), "sigma_slope": 0.6}
+    sizes = {"n_agents": 9, "n_tasks": 30, "n_families": 10}
+    truth = full_usual_truth(rng, options=options, **sizes, **labs_apart, **flat)
+    design = draw_full_design(truth, rng, runs_per_cell=4)
+    sampler = SamplerConfig(draws=500, tune=500, chains=4, seed=1)
+    fit = fit_horizon(design, options=options, sampler=sampler, patient=False, screened=False)
+    # Where each agent finds its lab by itself, one draw in twenty diverges.
+    assert fit.diagnosis.divergences < 0.01 * 4 * 500

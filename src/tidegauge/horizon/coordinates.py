@@ -7,8 +7,9 @@ sharpens, with the agents, so that a common shift or stretch of all difficulties
 An agent is the pair (its logit at the difficulty where its runs are informative, s with
 beta = -log(1 + exp(s)): a logarithm where the slope is flat, the slope itself where it is steep);
 all agents together are a reference plus a matrix times innovations, by their marginal precision.
-Groups of agents lie as their agents tell (`groups`). Horizons that share a prior lie about its
-trend as closely as their scatter and their runs say (`scatter`): a small scatter is no neck.
+Horizons that share a prior lie about its trend, and about those of their group, as closely as
+their scatter and their runs say (`scatter`): a small scatter is no neck. Groups of agents lie as
+their agents tell (`groups`).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _shape_of(buffer):  # type: ignore[no-untyped-def]
     at += n_shared * pairs
     shared_spread = buffer[at : at + n_shared * n_shared].reshape(n_shared, n_shared)
     at += n_shared * n_shared
-    horizons = buffer[at : at + 5 * n_agents].reshape(5, n_agents)
+    horizons = buffer[at : at + 6 * n_agents].reshape(6, n_agents)
     return rows, pivot, center, told, spread, (shared, shared_pull, shared_spread), horizons
 
 
@@ -163,7 +164,7 @@ def _forward(z, x, buffer, at, data, shape, kept):  # type: ignore[no-untyped-de
     x[1 : at[MU_SLOPE]] = z[1 : at[MU_SLOPE]]
     deviation, log_determinant = _agents_forward(z, x, at, shape)
     log_determinant += _shared_forward(z, x, at, shape, deviation)
-    log_determinant += horizons_forward(x, at, shape[1], shape[6])
+    log_determinant += horizons_forward(x, at, data[5][0], (shape[1], shape[6]))
     log_determinant += groups_forward(z, x, buffer, at, data[5])
     lengths, residuals, sharpness = _trees(at)
     prior = (buffer[HEADER], buffer[HEADER + 1])
@@ -209,7 +210,7 @@ def _backward(z, x, gx, gz, buffer, at, data, shape, kept):  # type: ignore[no-u
     agents_said_backward(x, gx, at, shape, parts, by_said[0], by_said[1])
     groups_backward(z, x, gx, gz, buffer, at, data[5])
     _shared_backward(gx, gz, at, shape, by_pair)
-    horizons_backward(x, gx, gz, at, shape[1], shape[6])
+    horizons_backward(x, gx, gz, at, data[5][0], (shape[1], shape[6]))
     _agents_backward(x, gx, gz, by_pair, at, shape)
 
 
@@ -248,4 +249,4 @@ def whole_length_of(buffer):  # type: ignore[no-untyped-def]
     length = length_of(buffer) + 5 * n_tasks + n_agents + pairs
     n_shared = _n_shared(buffer)
     length += pairs * n_tasks + pairs * pairs
-    return length + n_shared * (1 + pairs + n_shared) + 5 * n_agents
+    return length + n_shared * (1 + pairs + n_shared) + 6 * n_agents

@@ -56,9 +56,10 @@ class Reference:
         What agents share (mean slope, terms of the trend) at the reference; `shared_pull`
         (shared, 2 agents) how it moves with the agents' pairs, `shared_spread` the square root of
         its covariance given them, upper triangular.
-    horizons : ndarray, shape (5, agent)
+    horizons : ndarray, shape (6, agent)
         Location and variance of each logit as the runs tell it (0 for an agent whose prior is
-        its own), the log2 horizon of the trend, and the logit's mean and sd by both.
+        its own), the log2 horizon of the trend, the logit's mean and sd by both, and the order
+        in which agents follow each other.
     """
 
     x: FloatArray
@@ -139,7 +140,8 @@ def reference_at(
     told = np.stack([seen.told[0], seen.told[1] + calm[:, None] * seen.told[2]])
     shared = slice(layout.starts[MU_SLOPE], layout.starts[MU_FAMILY])
     explained = _explained(design, priors, options, point, seen, human_count)
-    marginal = seen.own - explained
+    horizons, moved = horizons_told(design, options, point, agents, seen.runs - explained)
+    marginal = moved.T @ (seen.own - explained) @ moved
     return Reference(
         x=x,
         rows=rows,
@@ -148,9 +150,9 @@ def reference_at(
         told=told,
         spread=inverse_root(marginal),
         shared=x[shared],
-        shared_pull=agents.shared_pull,
+        shared_pull=agents.shared_pull @ moved,
         shared_spread=agents.shared_spread,
-        horizons=horizons_told(point, agents, seen.runs - explained),
+        horizons=horizons,
     )
 
 

@@ -53,6 +53,8 @@ class AgentPriors:
         As in `Reference`.
     joint, trend : ndarray, shape (agent,)
         Whose horizon has the shared prior, and where that lies.
+    horizon : ndarray, shape (agent, 2 agents)
+        Derivative of the log2 horizons by the pairs.
     """
 
     precision: FloatArray
@@ -63,6 +65,7 @@ class AgentPriors:
     shared_spread: FloatArray
     joint: NDArray[np.bool_]
     trend: FloatArray
+    horizon: FloatArray
 
 
 def agent_priors_at(
@@ -86,11 +89,11 @@ def agent_priors_at(
     by_shared = _shared_design(design, priors, options, point)
     shared = np.diag(by_shared.prior_precision)
     cross = np.zeros((shared.shape[0], 2 * n))
+    # The log2 horizon is pivot + logit / steepness.
+    horizon = np.zeros((n, 2 * n))
+    horizon[np.arange(n), np.arange(n)] = 1 / steep
+    horizon[np.arange(n), n + np.arange(n)] = -logit * steepening / steep**2
     if point.sigma_horizon is not None:
-        # The log2 horizon is pivot + logit / steepness.
-        horizon = np.zeros((n, 2 * n))
-        horizon[np.arange(n), np.arange(n)] = 1 / steep
-        horizon[np.arange(n), n + np.arange(n)] = -logit * steepening / steep**2
         told = _among(design, options, joint, point.sigma_horizon, point.sigma_group_horizon)
         precision += horizon.T @ told @ horizon
         shared += by_shared.horizon.T @ told @ by_shared.horizon
@@ -112,33 +115,54 @@ def agent_priors_at(
         shared_spread=inverse_root(shared) if shared.size else shared,
         joint=joint,
         trend=by_shared.trend,
+        horizon=horizon,
     )
 
 
-def horizons_told(point: Point, agents: AgentPriors, told: FloatArray) -> FloatArray:
-    """Return `Reference.horizons`: what runs alone tell of the horizons that share a prior.
+def horizons_told(
+    design: Design, options: HorizonOptions, point: Point, agents: AgentPriors, told: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return `Reference.horizons`, and how the agents' pairs move with those before they followed.
 
     Parameters
     ----------
     told : ndarray, shape (2 agents, 2 agents)
         Precision of the agents' pairs from their runs, tasks summed out.
+
+    Returns
+    -------
+    horizons : ndarray, shape (6, agent)
+    moved : ndarray, shape (2 agents, 2 agents)
+        Derivative of the pairs by the pairs before each followed the earlier ones of its group.
     """
     n = agents.pivot.size
-    found = np.zeros((5, n))
+    found, moved = np.zeros((6, n)), np.eye(2 * n)
     if point.sigma_horizon is None:
-        return found
-    scatter = float(np.hypot(point.sigma_horizon, point.sigma_group_horizon or 0.0))
-    for a in np.flatnonzero(agents.joint):
-        steepness, logit = -point.beta[a], agents.center[a]
-        variance = float(np.clip(1 / max(told[a, a], 1e-9), 1e-6, 25.0))
-        spread = (steepness * scatter) ** 2
-        share = max(spread / (spread + variance), 1e-3)
-        # The posterior lies between what the runs say and the trend.
-        prior = steepness * (agents.trend[a] - agents.pivot[a])
-        location = np.clip(prior + (logit - prior) / share, logit - 5, logit + 5)
+        return found, moved
+    steep, logit = -point.beta, agents.center[:n]
+    variance = np.clip(1 / np.maximum(np.diag(told)[:n], 1e-9), 1e-6, 25.0)
+    order = np.argsort(variance / steep**2, kind="stable")
+    names = np.array(group_names(design, options.pooling))
+    distance = agents.pivot + logit / steep - agents.trend
+    own, among = float(point.sigma_horizon) ** 2, float(point.sigma_group_horizon or 0.0) ** 2
+    found[5] = order
+    for k, a in enumerate(order):
+        if not agents.joint[a]:
+            continue
+        earlier = order[:k][agents.joint[order[:k]] & (names[order[:k]] == names[a])]
+        level_share = among / (earlier.size * among + own)
+        spread = steep[a] ** 2 * own * (1 + level_share)
+        share = max(spread / (spread + variance[a]), 1e-3)
+        # The posterior lies between what the runs say and what the prior expects.
+        expected = agents.trend[a] + level_share * distance[earlier].sum()
+        prior = steep[a] * (expected - agents.pivot[a])
+        location = np.clip(prior + (logit[a] - prior) / share, logit[a] - 5, logit[a] + 5)
         mean = share * location + (1 - share) * prior
-        found[:, a] = location, variance, agents.trend[a], mean, np.sqrt(share * variance)
-    return found
+        sd = np.sqrt(share * variance[a])
+        found[:5, a] = location, variance[a], agents.trend[a], mean, sd
+        follows = (1 - share) * steep[a] * level_share
+        moved[a] += follows * (agents.horizon[earlier] @ moved).sum(axis=0)
+    return found, moved
 
 
 @dataclass(frozen=True)
