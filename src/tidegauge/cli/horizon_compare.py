@@ -23,11 +23,12 @@ _METHODS = (
     *("core-rounding", "core-estimate-bias", "core-discrimination", "core-pooled"),
     *("core-pooled-lab", "core-pooled-family", "core-continuous"),
 )
+_ALL = "all"
 
 
 def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str) -> int | None:
     """Return the number of folds, or None for ``all``: one thing held out at a time."""
-    if value == "all":
+    if value == _ALL:
         return None
     if not value.isdecimal() or int(value) < 2:
         raise click.BadParameter(f"{value!r} must be a whole number of at least 2, or all")
@@ -40,10 +41,11 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 @click.option(
     "--method",
     "methods",
-    type=click.Choice(_METHODS),
+    type=click.Choice((*_METHODS, _ALL)),
     multiple=True,
     default=_METHODS[:4],
     show_default=True,
+    callback=lambda ctx, parameter, value: _METHODS if _ALL in value else value,
     help="What to compare: core-... is core with that one option. May be repeated.",
 )
 @click.option(

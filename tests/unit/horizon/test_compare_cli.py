@@ -40,6 +40,20 @@ def test_the_command_offers_what_the_library_has() -> None:
     assert horizon_compare._KINDS == KINDS
 
 
+def test_all_is_every_method(
+    call: Call, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[CompareOptions] = []
+
+    def refuse(runs: object, options: CompareOptions, *, progress: object) -> None:
+        asked.append(options)
+        raise InputError("not now")
+
+    monkeypatch.setattr("tidegauge.horizon.compare.compare", refuse)
+    assert call(runs, "--out", tmp_path / "out", "--method", "core", "--method", "all").code == 2
+    assert [options.methods for options in asked] == [tuple(CONTENDERS)]
+
+
 def test_a_comparison_writes_every_file_and_prints_its_tables(
     call: Call, runs: Path, tmp_path: Path
 ) -> None:
