@@ -27,6 +27,7 @@ FILES = (
     *("calibration.csv", "tasks.csv", "loo.csv", "manifest.json", "plots"),
 )
 _SHOWN_TASKS = 5
+_ABREAST = 4  # methods beside each other: more would not fit a screen
 
 
 def write_comparison(
@@ -84,20 +85,23 @@ def _horizon_lines(table: pd.DataFrame) -> Iterator[str]:
     width = max(len("agent"), *(len(agent) for agent in table["agent"]))
     for name, percent in (("p50", 50), ("p80", 80)):
         yield f"{percent} % horizon in minutes (95 % interval)"
-        yield f"{'agent':<{width}}" + "".join(f"{method:>30}" for method in methods)
-        for agent, rows in table.groupby("agent", sort=False):
-            shown = [
-                f"{row[name]:.3g} ({row[f'{name}q0.025']:.3g} to {row[f'{name}q0.975']:.3g})"
-                for row in rows.to_dict("records")
-            ]
-            yield f"{agent:<{width}}" + "".join(f"{text:>30}" for text in shown)
+        for first in range(0, len(methods), _ABREAST):
+            abreast = methods[first : first + _ABREAST]
+            yield f"{'agent':<{width}}" + "".join(f"{method:>30}" for method in abreast)
+            for agent, rows in table[table["method"].isin(abreast)].groupby("agent", sort=False):
+                shown = [
+                    f"{row[name]:.3g} ({row[f'{name}q0.025']:.3g} to {row[f'{name}q0.975']:.3g})"
+                    for row in rows.to_dict("records")
+                ]
+                yield f"{agent:<{width}}" + "".join(f"{text:>30}" for text in shown)
 
 
 def _score_lines(table: pd.DataFrame) -> Iterator[str]:
     yield "held-out prediction, per run (± standard error; higher log score, lower Brier is better)"
+    width = max(13, *table["method"].str.len())
     yield (
-        f"{'held out by':<12} {'method':<13} {'log score':>17} {'Brier':>17} {'fractional':>17} "
-        f"{'log score less the best':>25}"
+        f"{'held out by':<12} {'method':<{width}} {'log score':>17} {'Brier':>17} "
+        f"{'fractional':>17} {'log score less the best':>25}"
     )
     for row in table.to_dict("records"):
         gap = f"{'best':>25}"
@@ -105,7 +109,7 @@ def _score_lines(table: pd.DataFrame) -> Iterator[str]:
             gap = f"{row['difference']:>+15.4f} ± {row['difference_se']:.4f}".rjust(25)
             gap += "  within its error" if row["within_error"] else ""
         yield (
-            f"{row['by']:<12} {row['method']:<13} "
+            f"{row['by']:<12} {row['method']:<{width}} "
             f"{row['log_score']:>8.4f} ± {row['log_score_se']:.4f} "
             f"{row['brier']:>8.4f} ± {row['brier_se']:.4f} "
             f"{row['fractional_log_score']:>8.4f} ± {row['fractional_log_score_se']:.4f} {gap}"

@@ -15,6 +15,12 @@ from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, save_chart
 
 _PALETTE = (SECOND, "#2563eb", ACCENT, "#7c3aed", "#be123c", "#4d7c0f")
 _SHOWN_TASKS = 20
+_COLUMNS = 3  # of panels
+_SCORES = {
+    "log_score": "Log score per run (higher)",
+    "fractional_log_score": "Fractional log score (higher)",
+    "brier": "Brier (lower)",
+}
 _WHOLE_NAMES = alt.Axis(labelLimit=320)
 _LEAST_MINUTES, _MOST_MINUTES = 1e-3, 1e7  # a bar that runs off any axis is cut; the table is not
 
@@ -37,9 +43,9 @@ def comparison_plots(comparison: Comparison) -> Callable[[Path], None]:
 
 def horizons_chart(table: pd.DataFrame) -> alt.VConcatChart:
     """Draw every method's 50 % and 80 % horizon of each agent, with 95 % intervals."""
-    charts = []
     methods = list(dict.fromkeys(table["method"]))
     medians = table.groupby("agent")["p50"].median().sort_values(ascending=False)
+    charts = []
     for name, percent in (("p50", 50), ("p80", 80)):
         data = pd.DataFrame(
             {
@@ -50,43 +56,60 @@ def horizons_chart(table: pd.DataFrame) -> alt.VConcatChart:
                 "high": table[f"{name}q0.975"].clip(_LEAST_MINUTES, _MOST_MINUTES),
             }
         )
-        base = alt.Chart(data).encode(
-            y=alt.Y("agent:N", sort=list(medians.index), title=None, axis=_WHOLE_NAMES),
-            yOffset=alt.YOffset("method:N", sort=methods),
-            color=_colour(methods),
-        )
-        ticks = alt.Axis(values=[10.0**k for k in range(-3, 8)], format="~g")
-        x = alt.X("low:Q", scale=alt.Scale(type="log"), axis=ticks, title="minutes of human work")
-        bars = base.mark_rule(strokeWidth=2.5, opacity=0.6).encode(x=x, x2="high:Q")
-        dots = base.mark_circle(size=35, opacity=1).encode(x="middle:Q")
-        title = f"Time horizon at {percent} % success, 95 % interval"
-        charts.append((bars + dots).properties(width=560, height=alt.Step(11), title=title))
+        if len(methods) > len(_PALETTE):
+            drawn = _panel_per_agent(data, methods, list(medians.index))
+        else:
+            y = alt.Y("agent:N", sort=list(medians.index), title=None, axis=_WHOLE_NAMES)
+            offset = alt.YOffset("method:N", sort=methods)
+            base = alt.Chart(data).encode(y=y, yOffset=offset, color=_colour(methods))
+            drawn = _intervals(base).properties(width=560, height=alt.Step(11))
+        charts.append(drawn.properties(title=f"Time horizon at {percent} % success, 95 % interval"))
     return alt.vconcat(*charts)
 
 
-def scores_chart(table: pd.DataFrame) -> alt.HConcatChart:
-    """Draw held-out log score and Brier loss of every method, plus and minus a standard error."""
+def _panel_per_agent(data: pd.DataFrame, methods: list[str], agents: list[str]) -> alt.FacetChart:
+    """Name the methods beside their bars: there are more than colours."""
+    base = alt.Chart(data).encode(y=_names(methods), color=_colour(methods, legend=False))
+    panel = _intervals(base).properties(width=260, height=alt.Step(11))
+    return panel.facet(alt.Facet("agent:N", sort=agents, title=None), columns=_COLUMNS)
+
+
+def _intervals(base: alt.Chart) -> alt.LayerChart:
+    ticks = alt.Axis(values=[10.0**k for k in range(-3, 8)], format="~g", labelOverlap=True)
+    x = alt.X("low:Q", scale=alt.Scale(type="log"), axis=ticks, title="minutes of human work")
+    bars = base.mark_rule(strokeWidth=2.5, opacity=0.6).encode(x=x, x2="high:Q")
+    return bars + base.mark_circle(size=35, opacity=1).encode(x="middle:Q")
+
+
+def scores_chart(table: pd.DataFrame) -> alt.VConcatChart:
+    """Draw every method's held-out scores, plus and minus a standard error."""
     methods = list(dict.fromkeys(table["method"]))
-    charts = []
-    for score, title in (("log_score", "Log score per run (higher)"), ("brier", "Brier (lower)")):
-        data = table[["by", "method"]].assign(
-            mean=table[score],
-            low=table[score] - table[f"{score}_se"].fillna(0),
-            high=table[score] + table[f"{score}_se"].fillna(0),
-        )
-        base = alt.Chart(data).encode(
-            y=alt.Y("by:N", sort=list(dict.fromkeys(table["by"])), title="held out by"),
-            yOffset=alt.YOffset("method:N", sort=methods),
-            color=_colour(methods),
-        )
-        x = alt.X("low:Q", scale=alt.Scale(zero=False), title=f"{title}, ± 1 standard error")
-        bars = base.mark_rule(strokeWidth=2.5, opacity=0.6).encode(x=x, x2="high:Q")
-        dots = base.mark_circle(size=45, opacity=1).encode(x="mean:Q")
-        charts.append((bars + dots).properties(width=300, height=alt.Step(16)))
-    return alt.hconcat(*charts).properties(title="Predicting runs that were held out")
+    rows = []
+    for by in dict.fromkeys(table["by"]):
+        own = table[table["by"] == by]
+        charts: list[alt.LayerChart] = []
+        for score, title in _SCORES.items():
+            data = own[["method"]].assign(
+                mean=own[score],
+                low=own[score] - own[f"{score}_se"].fillna(0),
+                high=own[score] + own[f"{score}_se"].fillna(0),
+            )
+            y = _names(methods, shown=not charts)
+            base = alt.Chart(data).encode(y=y, color=_colour(methods, legend=False))
+            x = alt.X("low:Q", scale=alt.Scale(zero=False), title=title)
+            bars = base.mark_rule(strokeWidth=2.5, opacity=0.6).encode(x=x, x2="high:Q")
+            dots = base.mark_circle(size=45, opacity=1).encode(x="mean:Q")
+            charts.append((bars + dots).properties(width=260, height=alt.Step(16)))
+        title = f"Predicting runs that were held out by {by}, ± 1 standard error"
+        rows.append(alt.hconcat(*charts, title=title))
+    return alt.vconcat(*rows)
 
 
-def calibration_chart(table: pd.DataFrame) -> alt.HConcatChart:
+def _names(methods: list[str], *, shown: bool = True) -> alt.Y:
+    return alt.Y("method:N", sort=methods, title=None, axis=_WHOLE_NAMES if shown else None)
+
+
+def calibration_chart(table: pd.DataFrame) -> alt.ConcatChart:
     """Draw how often runs succeeded against how often they were said to; size is their number."""
     methods = list(dict.fromkeys(table["method"]))
     error = 2 * table["seen_se"].fillna(0)
@@ -99,21 +122,25 @@ def calibration_chart(table: pd.DataFrame) -> alt.HConcatChart:
         .mark_line(color=INK, strokeDash=[4, 4], strokeWidth=1)
         .encode(x="predicted:Q", y="seen:Q")
     )
+    many = len(methods) > len(_PALETTE)
     charts = []
     for by in dict.fromkeys(table["by"]):
-        base = alt.Chart(data[data["by"] == by]).encode(
-            x=alt.X("predicted:Q", axis=percent, scale=unit, title="predicted success"),
-            color=_colour(methods),
-        )
-        y = alt.Y("seen:Q", axis=percent, scale=unit, title="seen")
-        lines = base.mark_line(strokeWidth=1.5).encode(y=y)
-        bars = base.mark_rule(opacity=0.35).encode(y="low:Q", y2="high:Q")
-        dots = base.mark_circle(opacity=0.9).encode(
-            y="seen:Q", size=alt.Size("runs:Q", title="runs", scale=alt.Scale(range=[10, 220]))
-        )
-        panel = (diagonal + bars + lines + dots).properties(width=260, height=260)
-        charts.append(panel.properties(title=f"held out by {by}"))
-    return alt.hconcat(*charts)
+        own = data[data["by"] == by]
+        for method in methods if many else [None]:  # a panel each where colours would repeat
+            base = alt.Chart(own if method is None else own[own["method"] == method]).encode(
+                x=alt.X("predicted:Q", axis=percent, scale=unit, title="predicted success"),
+                color=_colour(methods, legend=not many),
+            )
+            y = alt.Y("seen:Q", axis=percent, scale=unit, title="seen")
+            lines = base.mark_line(strokeWidth=1.5).encode(y=y)
+            bars = base.mark_rule(opacity=0.35).encode(y="low:Q", y2="high:Q")
+            dots = base.mark_circle(opacity=0.9).encode(
+                y="seen:Q", size=alt.Size("runs:Q", title="runs", scale=alt.Scale(range=[10, 220]))
+            )
+            panel = (diagonal + bars + lines + dots).properties(width=260, height=260)
+            title = f"held out by {by}" if method is None else f"{method}, held out by {by}"
+            charts.append(panel.properties(title=title))
+    return alt.concat(*charts, columns=_COLUMNS)
 
 
 def tasks_chart(table: pd.DataFrame, method: str) -> alt.HConcatChart:
@@ -153,9 +180,11 @@ def tasks_chart(table: pd.DataFrame, method: str) -> alt.HConcatChart:
     return alt.hconcat(*charts)
 
 
-def _colour(methods: list[str]) -> alt.Color:
+def _colour(methods: list[str], *, legend: bool = True) -> alt.Color:
     """Give every method one colour in all charts; the baseline is grey."""
     models = [name for name in methods if name != "climatology"]
     colours = {name: _PALETTE[i % len(_PALETTE)] for i, name in enumerate(models)}
-    shades = [colours.get(name, MUTED) for name in methods]
-    return alt.Color("method:N", title=None, scale=alt.Scale(domain=methods, range=shades))
+    scale = alt.Scale(domain=methods, range=[colours.get(name, MUTED) for name in methods])
+    if legend:
+        return alt.Color("method:N", title=None, scale=scale)
+    return alt.Color("method:N", legend=None, scale=scale)
