@@ -176,7 +176,8 @@ def _read_trends(folder: Path) -> StoredTrends:
 def _read_comparison(folder: Path) -> StoredComparison:
     remedy = _check_kind(folder, "compare")
     ends = [f"{p}{end}" for p in ("p50", "p80") for end in ("", "q0.025", "q0.975")]
-    scores = ("log_score", "log_score_se", "brier", "brier_se", "difference", "difference_se")
+    names = ("log_score", "fractional_log_score", "brier", "difference")
+    scores = [f"{name}{end}" for name in names for end in ("", "_se")]
     return StoredComparison(
         horizons=read_table(
             folder / "compare.csv", ("agent", "method"), ends, unique=False, remedy=remedy

@@ -160,17 +160,20 @@ def _comparison_section(found: StoredComparison) -> Section:
             [
                 f"{row['method']}, by {row['by']}",
                 f"{row['log_score']:.4f} ± {row['log_score_se']:.4f}",
+                f"{row['fractional_log_score']:.4f} ± {row['fractional_log_score_se']:.4f}",
                 f"{row['brier']:.4f} ± {row['brier_se']:.4f}",
                 gap,
             ]
         )
         gap_key = 0.0 if best else row["difference"]
-        keys.append([rows[-1][0], row["log_score"], row["brier"], gap_key])
+        scores = [row[name] for name in ("log_score", "fractional_log_score", "brier")]
+        keys.append([rows[-1][0], *scores, gap_key])
     table = Table(
-        ("method, what is held out", "log score", "Brier loss", "less the best"),
+        ("method, what is held out", "log score", "fractional", "Brier loss", "less the best"),
         rows,
         "Prediction of runs that were held out, per run (± standard error): a higher log score "
-        "and a lower Brier loss are better. Differences are paired, within each kind of folds.",
+        "and a lower Brier loss are better; fractional is the log score of the score itself, not "
+        "of success. Differences are of the log score, paired, within each kind of folds.",
         keys=keys,
     )
     said = "The same runs by other methods, and how well each predicts runs it has not seen."

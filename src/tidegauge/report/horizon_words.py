@@ -23,6 +23,11 @@ _CHECKS = {
         "Nothing was too steep to follow",
         "A divergence is a place the sampler could not enter, so that draws may be missing there.",
     ),
+    "other_modes": (
+        "Whether the posterior has another peak",
+        "Chains sent out from far apart look for one; its mass is the share of the posterior that "
+        "these numbers leave out.",
+    ),
     "predictive_human_durations": (
         "Human times look like the model's own",
         "The fitted model would have produced human times of this centre and spread.",

@@ -81,6 +81,7 @@ def compare_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     tables = [own.assign(method=name, p50=own["p50"] * k) for k, name in ((1, "core"), (2, "grid"))]
     pd.concat(tables).to_csv(folder / "compare.csv", index=False)
     score = {"log_score_se": 0.02, "brier": 0.14, "brier_se": 0.01, "difference_se": 0.004}
+    score |= {"fractional_log_score": -0.4321, "fractional_log_score_se": 0.03}
     rows = [
         {
             "by": "family",

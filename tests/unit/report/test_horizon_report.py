@@ -28,7 +28,8 @@ from tidegauge.report.durations import TICKS, duration_axis, duration_text
 from tidegauge.report.horizon_content import CHARTS, STUDY_CHARTS, content_of
 from tidegauge.report.horizon_headline import Bar, minutes_range
 from tidegauge.report.horizon_page import write_horizon_report
-from tidegauge.report.page import Page, Section, Table, render_page
+from tidegauge.report.horizon_words import findings
+from tidegauge.report.page import Findings, Page, Section, Table, render_page
 
 HOSTILE = "</svg><script>alert('x')</script> & \"quoted\""
 
@@ -121,6 +122,21 @@ def test_whole_page_has_every_section_and_chart_and_stands_alone(
     names = {path.name for path in (whole_page_folder / "charts").iterdir()}
     assert names == {f"{name}.{ending}" for name in CHARTS for ending in ("png", "svg")}
     assert len(whole_html) < 2_000_000
+
+
+def test_page_has_every_score_of_the_methods_compared(whole_html: str) -> None:
+    (section,) = re.findall(r'<section id="compared">.*?</section>', whole_html, re.S)
+    for score in ("-0.5000 ± 0.0200", "-0.4321 ± 0.0300", "0.1400 ± 0.0100", "-0.1000 ± 0.0040"):
+        assert score in section
+
+
+def test_every_check_of_a_fit_is_explained_in_words(trend_fit_folder: Path) -> None:
+    fit = read_fit(trend_fit_folder)
+    assert "other_modes" in [check.name for check in fit.diagnostics.checks]
+    (found,) = findings(fit)
+    assert isinstance(found, Findings)
+    for finding, check in zip(found.items, fit.diagnostics.checks, strict=True):
+        assert not finding.text.startswith("Found:"), check.name
 
 
 def test_page_says_the_joint_doubling_time_and_dates_of_the_file(
