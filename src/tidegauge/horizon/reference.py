@@ -6,7 +6,7 @@ speed, never correctness.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ FloatArray = NDArray[np.float64]
 
 _LONGEST_STEP = 2.0  # of one Newton step, log2 minutes or logits: it is only a shape
 _LEAST = 1e-9  # precision, in place of none
+_SCALES = (1e-3, 1e3)  # log2 minutes or logits: beyond, a shape would gain nothing but rounding
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def reference_at(
 ) -> Reference:
     """Expand the likelihood to second order about a point of the unconstrained vector."""
     layout = layout_of(design, options)
-    point = unpack(x, layout)
+    point = _moderate(unpack(x, layout))
     n_tasks = len(design.tasks)
     residual = np.zeros(n_tasks) if point.residual is None else point.residual
     seen, agents = _look_at_runs(design, priors, options, point, residual)
@@ -154,6 +155,13 @@ def reference_at(
         shared_spread=agents.shared_spread,
         horizons=horizons,
     )
+
+
+def _moderate(point: Point) -> Point:
+    """Keep scales from vanishing, as one that the data do not bound from below may."""
+    parts = point.present()
+    scales = {name: np.clip(parts[name], *_SCALES) for name in parts if name.startswith("sigma_")}
+    return replace(point, **scales)
 
 
 def _residual_variance(point: Point) -> float:

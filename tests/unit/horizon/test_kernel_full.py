@@ -20,8 +20,11 @@ from tidegauge.horizon.kernel_noise import (
     noise_constant,
     survival_terms,
 )
+from tidegauge.horizon.layout import BLOCKS, layout_of
 from tidegauge.horizon.options import DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.packing import NORMAL, STUDENT_T, WEIBULL, pack_data
+from tidegauge.horizon.reference import reference_at
+from tidegauge.horizon.start import start_point
 from tidegauge.horizon.whitening import to_centred, whitened_density
 
 VARIANTS = {
@@ -86,6 +89,20 @@ def test_round_coordinates_are_an_exact_change_of_variables(
         lambda v: np.array([whitened_log_density(v, np.empty(v.size), density.data)]), z
     )[0]
     np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("log_scale", [-30.0, 30.0])
+@pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS)
+def test_a_scale_that_vanished_or_ran_away_still_shapes_coordinates(
+    design: Design, options: HorizonOptions, log_scale: float
+) -> None:
+    layout = layout_of(design, options)
+    scales = [b for b, name in enumerate(BLOCKS) if name.startswith("sigma_") and layout.has(b)]
+    for block in scales:
+        x = start_point(design, DEFAULT_PRIORS, options)
+        x[layout.place(block)] = log_scale
+        for part in reference_at(design, DEFAULT_PRIORS, options, x).arrays():
+            assert np.isfinite(part).all(), BLOCKS[block]
 
 
 @pytest.mark.parametrize("nu", [1.01, 1.5, 4.0, 30.0, 300.0])
