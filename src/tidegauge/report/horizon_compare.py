@@ -100,8 +100,8 @@ def scores_chart(table: pd.DataFrame) -> alt.VConcatChart:
             bars = base.mark_rule(strokeWidth=2.5, opacity=0.6).encode(x=x, x2="high:Q")
             dots = base.mark_circle(size=45, opacity=1).encode(x="mean:Q")
             charts.append((bars + dots).properties(width=260, height=alt.Step(16)))
-        title = f"Predicting runs that were held out by {by}, ± 1 standard error"
-        rows.append(alt.hconcat(*charts, title=title))
+        heading = f"Predicting runs that were held out by {by}, ± 1 standard error"
+        rows.append(alt.hconcat(*charts, title=heading))
     return alt.vconcat(*rows)
 
 
@@ -116,31 +116,36 @@ def calibration_chart(table: pd.DataFrame) -> alt.ConcatChart:
     data = table[["by", "method", "predicted", "seen", "runs"]].assign(
         low=(table["seen"] - error).clip(0, 1), high=(table["seen"] + error).clip(0, 1)
     )
+    many = len(methods) > len(_PALETTE)
+    colour = _colour(methods, legend=not many)
+    charts = []
+    for by in dict.fromkeys(table["by"]):
+        own, title = data[data["by"] == by], f"held out by {by}"
+        if many:  # a panel each, where colours would repeat
+            charts += [
+                _calibration_panel(own[own["method"] == method], colour, f"{method}, {title}")
+                for method in methods
+            ]
+        else:
+            charts.append(_calibration_panel(own, colour, title))
+    return alt.concat(*charts, columns=_COLUMNS)
+
+
+def _calibration_panel(data: pd.DataFrame, colour: alt.Color, title: str) -> alt.LayerChart:
     percent, unit = alt.Axis(format="%"), alt.Scale(domain=[0, 1])
     diagonal = (
         alt.Chart(pd.DataFrame({"predicted": [0, 1], "seen": [0, 1]}))
         .mark_line(color=INK, strokeDash=[4, 4], strokeWidth=1)
         .encode(x="predicted:Q", y="seen:Q")
     )
-    many = len(methods) > len(_PALETTE)
-    charts = []
-    for by in dict.fromkeys(table["by"]):
-        own = data[data["by"] == by]
-        for method in methods if many else [None]:  # a panel each where colours would repeat
-            base = alt.Chart(own if method is None else own[own["method"] == method]).encode(
-                x=alt.X("predicted:Q", axis=percent, scale=unit, title="predicted success"),
-                color=_colour(methods, legend=not many),
-            )
-            y = alt.Y("seen:Q", axis=percent, scale=unit, title="seen")
-            lines = base.mark_line(strokeWidth=1.5).encode(y=y)
-            bars = base.mark_rule(opacity=0.35).encode(y="low:Q", y2="high:Q")
-            dots = base.mark_circle(opacity=0.9).encode(
-                y="seen:Q", size=alt.Size("runs:Q", title="runs", scale=alt.Scale(range=[10, 220]))
-            )
-            panel = (diagonal + bars + lines + dots).properties(width=260, height=260)
-            title = f"held out by {by}" if method is None else f"{method}, held out by {by}"
-            charts.append(panel.properties(title=title))
-    return alt.concat(*charts, columns=_COLUMNS)
+    x = alt.X("predicted:Q", axis=percent, scale=unit, title="predicted success")
+    base = alt.Chart(data).encode(x=x, color=colour)
+    y = alt.Y("seen:Q", axis=percent, scale=unit, title="seen")
+    lines = base.mark_line(strokeWidth=1.5).encode(y=y)
+    bars = base.mark_rule(opacity=0.35).encode(y="low:Q", y2="high:Q")
+    size = alt.Size("runs:Q", title="runs", scale=alt.Scale(range=[10, 220]))
+    dots = base.mark_circle(opacity=0.9).encode(y="seen:Q", size=size)
+    return (diagonal + bars + lines + dots).properties(width=260, height=260, title=title)
 
 
 def tasks_chart(table: pd.DataFrame, method: str) -> alt.HConcatChart:
