@@ -2,40 +2,62 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numba
 
 _HERE = Path(__file__).parent
-_SOURCES = (
-    *("jit.py", "options.py", "layout.py", "packing.py", "kernel*.py", "tree.py"),
-    *("scatter.py", "evidence.py", "groups.py", "coordinates.py", "whitening.py"),
-)
 
 
-def _drop_stale_cache() -> None:
-    """Remove compiled functions that are older than any file they are made from.
+@functools.cache
+def source_hash(*folders: Path) -> str:
+    """Return a hash of the names and contents of the Python files in these folders."""
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in folders for path in folder.glob("*.py")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
 
-    Numba compares a cached function with its own file only, but constants and inlined functions
-    come from the other files: after a change of one of those it would run the old code.
+
+@contextmanager
+def content_cache() -> Iterator[None]:
+    """Let numba cache what is declared here in a folder named by the hash of its sources.
+
+    Numba compares a cached function with the time and size of its own file only, but constants
+    and inlined functions come from other files: after a change of one of those, or a move of
+    them all, it would run the old code.
     """
-    sources = [path for name in _SOURCES for path in _HERE.glob(name)]
-    newest = max(path.stat().st_mtime for path in sources)
-    folders = [_HERE / "__pycache__"]
-    if numba.config.CACHE_DIR:
-        folders += Path(numba.config.CACHE_DIR).glob(f"{_HERE.name}_*")
-    for folder in folders:
-        for index in folder.glob("*.nbi"):
-            with contextlib.suppress(OSError):  # another process, or a folder that is not ours
-                if index.stat().st_mtime < newest:
-                    index.unlink()
+    before = numba.config.CACHE_DIR
+    parent = Path(before) if before else _HERE / "__pycache__"
+    folder = parent / f"tidegauge-{source_hash(_HERE)}"
+    if not folder.exists():
+        for stale in parent.glob("tidegauge-*"):
+            shutil.rmtree(stale, ignore_errors=True)
+    numba.config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = before
 
 
-_drop_stale_cache()
-# Inlined whole: a function that calls another may get another copy of it in the process that
-# compiled it than from the cache, and the first fit would differ from the next in the last bit.
-_compile = functools.partial(numba.njit, cache=True, error_model="numpy", forceinline=True)
-jit = _compile(fastmath={"contract", "reassoc", "nsz"})
-jit_exact = _compile(fastmath={"contract"})  # order matters
+def _declare(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    # Inlined whole: a function that calls another may get another copy of it in the process that
+    # compiled it than from the cache, and the first fit would differ from the next in the last
+    # bit.
+    compile_ = numba.njit(cache=True, error_model="numpy", forceinline=True, **options)
+
+    @functools.wraps(compile_)
+    def declare(function: Callable[..., Any]) -> Any:
+        with content_cache():
+            return compile_(function)
+
+    return declare
+
+
+jit = _declare(fastmath={"contract", "reassoc", "nsz"})
+jit_exact = _declare(fastmath={"contract"})  # order matters

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tidegauge.engine.sampling import CompiledFunction, LogDensity
 from tidegauge.horizon.coordinates import map_all, whitened_log_density, whole_length_of
 from tidegauge.horizon.design import Design
+from tidegauge.horizon.jit import content_cache
 from tidegauge.horizon.layout import MU_SLOPE, layout_of
 from tidegauge.horizon.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.packing import pack_data
@@ -88,7 +89,8 @@ def _compiled() -> tuple[CompiledFunction, CompiledFunction]:
     """Compile for nutpie, or load from numba's cache: at first use, never at import."""
     size, pointer = types.uint64, types.CPointer(types.float64)
     compile_ = functools.partial(numba.cfunc, cache=True, error_model="numpy")
-    return (
-        compile_(types.int64(size, *[pointer] * 4))(_density_for_nutpie),
-        compile_(types.int64(size, size, *[pointer] * 3))(_identity_for_nutpie),
-    )
+    with content_cache():
+        return (
+            compile_(types.int64(size, *[pointer] * 4))(_density_for_nutpie),
+            compile_(types.int64(size, size, *[pointer] * 3))(_identity_for_nutpie),
+        )
