@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegauge.fvc.covariates import FeatureScaling
-from tidegauge.fvc.design import DEFAULT_PRIORS, design_cohort
+from tidegauge.fvc.data.covariates import FeatureScaling
+from tidegauge.fvc.data.folder import read_training
 from tidegauge.fvc.forecasters.hierarchical import Hierarchical
-from tidegauge.fvc.inputs import read_training
-from tidegauge.fvc.kernel import log_density, make_density
+from tidegauge.fvc.model.density import log_density, make_density
+from tidegauge.fvc.model.design import DEFAULT_PRIORS, design_cohort
 from tidegauge.fvc.solve import solve
 from tidegauge.simulate.osic import simulate_cohort, write_input
 

@@ -29,8 +29,8 @@ import numpy as np
 if TYPE_CHECKING:
     import pymc as pm
 
-    from tidegauge.horizon.design import Design
-    from tidegauge.horizon.options import HorizonOptions
+    from tidegauge.horizon.data.design import Design
+    from tidegauge.horizon.model.options import HorizonOptions
 
 warnings.simplefilter("ignore")
 
@@ -61,8 +61,8 @@ def plain_model(design: Design, options: HorizonOptions) -> pm.Model:
     import pymc as pm
     import pytensor.tensor as pt
 
-    from tidegauge.horizon.model import build_model
-    from tidegauge.horizon.packing import scored_successes
+    from tidegauge.horizon.density.buffer import scored_successes
+    from tidegauge.horizon.model.specification import build_model
 
     agent, task = np.nonzero(design.attempts)
     attempts = design.attempts[agent, task].astype(int)
@@ -87,9 +87,9 @@ def plain_pymc(
     import arviz as az
     import pymc as pm
 
-    from tidegauge.horizon.design import build_design
-    from tidegauge.horizon.options import CORE, FULL
-    from tidegauge.horizon.tally import read_tally
+    from tidegauge.horizon.data.counts import read_tally
+    from tidegauge.horizon.data.design import build_design
+    from tidegauge.horizon.model.options import CORE, FULL
 
     design = build_design(read_tally([runs]))
     began = time.perf_counter()

@@ -52,9 +52,9 @@ def write_scan(folder: Path) -> float:
 
 def measure(folder: Path) -> dict[str, float]:
     """Measure one scan in this process, stage by stage."""
-    from tidegauge.fvc.lung_features import measure_lungs
-    from tidegauge.fvc.scans import read_scan
-    from tidegauge.fvc.segmentation import segment_lungs
+    from tidegauge.fvc.scans.dicom import read_scan
+    from tidegauge.fvc.scans.features import measure_lungs
+    from tidegauge.fvc.scans.segmentation import segment_lungs
 
     wall, cpu = [time.perf_counter()], [time.process_time()]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import truncnorm
 
-from tidegauge.horizon.design import Design
+from tidegauge.horizon.data.design import Design
 
 FloatArray = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from scipy.special import expit, logit
 
 from designs import task_families
 from tidegauge.engine.priors import Prior
-from tidegauge.horizon.design import Design
-from tidegauge.horizon.options import (
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.options import (
     DEFAULT_PRIORS,
     FULL,
     HorizonOptions,

@@ -17,7 +17,7 @@ from designs import draw_design, prior_truth
 from tidegauge.engine.calibration import rank_among, uniformity_p_value
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.parallel import parallel_map
-from tidegauge.horizon.fit import fit_horizon
+from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.progress import LineProgress
 
 FITS, KEPT = 500, 99

@@ -24,8 +24,8 @@ from tidegauge.engine.calibration import rank_among
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import gamma, normal
-from tidegauge.horizon.fit import fit_horizon
-from tidegauge.horizon.options import DEFAULT_PRIORS, HorizonOptions, HorizonPriors
+from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions, HorizonPriors
+from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.progress import LineProgress
 
 FITS = 300

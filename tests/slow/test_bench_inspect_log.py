@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.horizon.imports import InspectOptions, TaskTime, import_inspect
+from tidegauge.horizon.data.importers import InspectOptions, TaskTime, import_inspect
 
 TIMES = {"sums": TaskTime(12.0, "baseline")}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tidegauge.fvc.crossval import NESTED, crossval
-from tidegauge.fvc.inputs import add_scans, read_training
+from tidegauge.fvc.data.folder import add_scans, read_training
 from tidegauge.simulate.osic import simulate_cohort, write_input
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.fvc.cohort import Baselines, Cohort, Questions
-from tidegauge.fvc.design import SCALARS
+from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.fvc.forecasters.hierarchical import Hierarchical
+from tidegauge.fvc.model.design import SCALARS
 
 N_PATIENTS = 300
 SLOPE_MEAN, SLOPE_SD, SIGMA, SMOKER_EFFECT = -1.6, 1.2, 0.8, 0.9

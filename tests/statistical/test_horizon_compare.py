@@ -10,14 +10,20 @@ import pytest
 from scipy.special import expit
 
 from designs import Truth, draw_design, usual_truth
-from tidegauge.horizon.compare import leave_cells_out
-from tidegauge.horizon.contenders import FOLD_SAMPLER, Climatology, Frequentist, Grid, Hierarchical
-from tidegauge.horizon.design import Design, human_log2_mean
-from tidegauge.horizon.fit import fit_horizon
-from tidegauge.horizon.folds import KINDS, Fold, make_folds
-from tidegauge.horizon.heldout import HeldOut, hold_out
-from tidegauge.horizon.likelihood import mean_success
-from tidegauge.horizon.standings import calibration_table, differences_table, scores_table
+from tidegauge.horizon.data.design import Design, human_log2_mean
+from tidegauge.horizon.methods.registry import (
+    FOLD_SAMPLER,
+    Climatology,
+    Frequentist,
+    Grid,
+    Hierarchical,
+)
+from tidegauge.horizon.model.likelihood import mean_success
+from tidegauge.horizon.sampler.fit import fit_horizon
+from tidegauge.horizon.studies.compare import leave_cells_out
+from tidegauge.horizon.studies.folds import KINDS, Fold, make_folds
+from tidegauge.horizon.studies.held_out import HeldOut, hold_out
+from tidegauge.horizon.studies.scores import calibration_table, differences_table, scores_table
 
 
 @pytest.fixture(scope="module")

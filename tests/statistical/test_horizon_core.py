@@ -10,13 +10,13 @@ import pytest
 from designs import Truth, draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.sampling import sample_pymc
-from tidegauge.horizon.design import Design
-from tidegauge.horizon.fit import fit_horizon
-from tidegauge.horizon.grid import agent_grid, weighted_quantiles
-from tidegauge.horizon.methods import horizons_of_fit
-from tidegauge.horizon.model import build_model
-from tidegauge.horizon.options import DEFAULT_PRIORS, HorizonOptions
-from tidegauge.horizon.quantities import log2_horizon
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.horizons.estimate import horizons_of_fit
+from tidegauge.horizon.horizons.quantities import log2_horizon
+from tidegauge.horizon.methods.exact import agent_grid, weighted_quantiles
+from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
+from tidegauge.horizon.model.specification import build_model
+from tidegauge.horizon.sampler.fit import fit_horizon
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

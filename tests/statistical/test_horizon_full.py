@@ -18,13 +18,13 @@ from full_designs import (
     full_usual_truth,
 )
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.design import Design
-from tidegauge.horizon.fit import HorizonFit, fit_horizon
-from tidegauge.horizon.kernel import log_density
-from tidegauge.horizon.layout import BLOCKS, is_log, layout_of
-from tidegauge.horizon.methods import log2_horizons
-from tidegauge.horizon.options import CORE, DEFAULT_PRIORS, FULL, HorizonOptions
-from tidegauge.horizon.packing import pack_data
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.density.buffer import pack_data
+from tidegauge.horizon.density.joint import log_density
+from tidegauge.horizon.horizons.estimate import log2_horizons
+from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS, FULL, HorizonOptions
+from tidegauge.horizon.model.parameters import BLOCKS, is_log, layout_of
+from tidegauge.horizon.sampler.fit import HorizonFit, fit_horizon
 
 SIZES = {"n_agents": 4, "n_tasks": 30, "n_families": 15}
 QUICK = SamplerConfig(draws=400, tune=300, chains=2, cores=1)

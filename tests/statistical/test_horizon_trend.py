@@ -10,13 +10,19 @@ from scipy.stats import binom
 
 from designs import draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.design import Design
-from tidegauge.horizon.fit import fit_horizon
-from tidegauge.horizon.options import CORE
-from tidegauge.horizon.trend import COEFFICIENTS, Trend, trend_of_fit, trend_slope, trend_value
-from tidegauge.horizon.trend_compare import score_shapes
-from tidegauge.horizon.trend_scores import Measured, TrendModel, measured_horizons
-from tidegauge.horizon.trend_summary import doubling_months
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.options import CORE
+from tidegauge.horizon.sampler.fit import fit_horizon
+from tidegauge.horizon.trend.comparison import score_shapes
+from tidegauge.horizon.trend.draws import (
+    COEFFICIENTS,
+    Trend,
+    trend_of_fit,
+    trend_slope,
+    trend_value,
+)
+from tidegauge.horizon.trend.prediction import Measured, TrendModel, measured_horizons
+from tidegauge.horizon.trend.summary import doubling_months
 
 REPLICATES = 100
 TRUTHS = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidegauge.fvc.lungs import scan_features
-from tidegauge.fvc.segmentation import segment_lungs
-from tidegauge.fvc.series import Volume
+from tidegauge.fvc.scans.cache import scan_features
+from tidegauge.fvc.scans.segmentation import segment_lungs
+from tidegauge.fvc.scans.series import Volume
 from tidegauge.simulate.osic import simulate_cohort, write_raw
 from tidegauge.simulate.thorax import draw_phantom
 

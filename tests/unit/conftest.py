@@ -14,8 +14,8 @@ from calls import Call, Said
 from tidegauge.cli.main import main
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.frequentist import FrequentistOptions
-from tidegauge.horizon.outputs import write_outputs
+from tidegauge.horizon.methods.regression import FrequentistOptions
+from tidegauge.horizon.store.fit_folder import write_outputs
 from tidegauge.simulate.records import write_simulation
 from tidegauge.simulate.runs import scaled_shape, simulate_runs
 

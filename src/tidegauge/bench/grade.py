@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tidegauge.bench.competition_folder import Prepared, open_prepared
 from tidegauge.bench.competitions.base import Answers, Columns, Thresholds
 from tidegauge.bench.competitions.registry import get_competition
 from tidegauge.bench.medals import Odds, bootstrap_odds, thresholds_from_leaderboard
-from tidegauge.bench.prepared import Prepared, open_prepared
 from tidegauge.errors import InputError, TideGaugeError
 from tidegauge.io import open_binary
 from tidegauge.progress import SILENT, Progress

@@ -10,8 +10,14 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from tidegauge.bench.competition_folder import (
+    READY,
+    STAGING,
+    Prepared,
+    finish_prepare,
+    open_prepared,
+)
 from tidegauge.bench.competitions.base import Competition
-from tidegauge.bench.prepared import READY, STAGING, Prepared, finish_prepare, open_prepared
 from tidegauge.errors import InputError
 from tidegauge.io import make_folder
 from tidegauge.progress import SILENT, Progress

@@ -39,14 +39,14 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     import dataclasses
 
     from tidegauge.horizon.analysis import METHODS, AnalysisOptions, analyse
-    from tidegauge.horizon.frequentist import FrequentistOptions
-    from tidegauge.horizon.options import DEFAULT_SAMPLER
-    from tidegauge.horizon.outputs import write_outputs
-    from tidegauge.horizon.summary import summarise
-    from tidegauge.horizon.tally import read_tally
-    from tidegauge.horizon.truth import compare_with_truth, read_truth
-    from tidegauge.report.horizon import fit_plots, save_truth_chart
-    from tidegauge.report.horizon_page import write_horizon_report
+    from tidegauge.horizon.data.counts import read_tally
+    from tidegauge.horizon.data.summary import summarise
+    from tidegauge.horizon.methods.regression import FrequentistOptions
+    from tidegauge.horizon.model.options import DEFAULT_SAMPLER
+    from tidegauge.horizon.store.fit_folder import write_outputs
+    from tidegauge.horizon.studies.recovery import compare_with_truth, read_truth
+    from tidegauge.report.horizon.fit_charts import fit_plots, save_truth_chart
+    from tidegauge.report.horizon.page import write_horizon_report
     from tidegauge.simulate.records import write_simulation
     from tidegauge.simulate.runs import scaled_shape, simulate_runs
 
@@ -83,13 +83,13 @@ def competition_tour(out: Path, seed: int, progress: Progress) -> int:
     """Prepare, run three agents, grade and record them; return the exit code."""
     from tidegauge.bench.agents import SHIPPED
     from tidegauge.bench.competitions.registry import get_competition
-    from tidegauge.bench.isolation import choose_isolation
     from tidegauge.bench.prepare import simulate_and_prepare
-    from tidegauge.bench.record import RunOptions
-    from tidegauge.bench.runner import run_agent
+    from tidegauge.bench.run.isolation import choose_isolation
+    from tidegauge.bench.run.record import RunOptions
+    from tidegauge.bench.run.runner import run_agent
     from tidegauge.errors import InputError
-    from tidegauge.horizon.summary import summarise
-    from tidegauge.horizon.tally import read_tally
+    from tidegauge.horizon.data.counts import read_tally
+    from tidegauge.horizon.data.summary import summarise
 
     try:
         isolation = choose_isolation("auto")

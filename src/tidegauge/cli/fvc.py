@@ -76,8 +76,8 @@ def crossval_command(
     Example: tidegauge fvc crossval --input cohort --out scores --repeats 2
     """
     from tidegauge.fvc.crossval import crossval
-    from tidegauge.fvc.inputs import add_scans, has_scans, read_training
-    from tidegauge.report.fvc import write_crossval
+    from tidegauge.fvc.data.folder import add_scans, has_scans, read_training
+    from tidegauge.report.fvc.page import write_crossval
 
     cohort = read_training(folder, progress=progress)
     if scans and has_scans(folder, "train"):
@@ -110,7 +110,7 @@ def fit_command(
 
     Example: tidegauge fvc fit --input cohort --model model
     """
-    from tidegauge.fvc.inputs import add_scans, has_scans, read_training
+    from tidegauge.fvc.data.folder import add_scans, has_scans, read_training
     from tidegauge.fvc.solve import fit_model
     from tidegauge.fvc.store import save_model
 
@@ -209,7 +209,7 @@ def report_command(
 
     Example: tidegauge fvc report --input cohort --out report
     """
-    from tidegauge.report.fvc import write_report
+    from tidegauge.report.fvc.page import write_report
 
     page = write_report(
         folder,

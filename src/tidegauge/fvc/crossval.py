@@ -16,10 +16,10 @@ import pandas as pd
 
 from tidegauge.engine.parallel import available_cores, parallel_map
 from tidegauge.errors import InputError
-from tidegauge.fvc.cohort import Cohort, IntArray
+from tidegauge.fvc.data.cohort import Cohort, IntArray
 from tidegauge.fvc.decision import decide
 from tidegauge.fvc.forecasters.stack import Blend
-from tidegauge.fvc.panel import (
+from tidegauge.fvc.selection import (
     LEAST_PATIENTS,
     assign_folds,
     candidates,

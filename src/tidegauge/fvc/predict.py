@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tidegauge.fvc.cohort import Cohort
-from tidegauge.fvc.inputs import add_scans, has_scans, read_test, without_scans
+from tidegauge.fvc.data.cohort import Cohort
+from tidegauge.fvc.data.folder import add_scans, has_scans, read_test, without_scans
 from tidegauge.fvc.store import SavedModel, load_model
 from tidegauge.fvc.submit import write_forecast
 from tidegauge.progress import SILENT, Progress

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tidegauge.fvc.cohort import Baselines, Cohort, Questions
+from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.scores import FloatArray
 
 YEAR_WEEKS = 52.0

@@ -23,13 +23,13 @@ from types import FrameType
 from typing import Any
 
 from tidegauge.errors import InputError
-from tidegauge.fvc.cohort import Cohort
 from tidegauge.fvc.crossval import NESTED, OUTER_FOLDS, crossval
+from tidegauge.fvc.data.cohort import Cohort
+from tidegauge.fvc.data.folder import TestSet, add_scans, has_scans, read_test, read_training
 from tidegauge.fvc.forecasters.hierarchical import HierarchicalFit
-from tidegauge.fvc.inputs import TestSet, add_scans, has_scans, read_test, read_training
-from tidegauge.fvc.panel import LEAST_PATIENTS, Panel, fit_one, fit_panel
+from tidegauge.fvc.medal_odds import Standing, find_standing
 from tidegauge.fvc.predict import measure_for
-from tidegauge.fvc.standing import Standing, find_standing
+from tidegauge.fvc.selection import LEAST_PATIENTS, Panel, fit_one, fit_panel
 from tidegauge.fvc.store import SavedModel
 from tidegauge.fvc.submit import write_forecast
 from tidegauge.progress import SILENT, Progress

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tidegauge.errors import InputError
-from tidegauge.fvc.calibration import Calibration
 from tidegauge.fvc.forecasters.stack import Blend, Member
-from tidegauge.fvc.panel import FORECASTERS
+from tidegauge.fvc.recalibration import Calibration
+from tidegauge.fvc.selection import FORECASTERS
 from tidegauge.io import atomic_folder, finish_commit, sha256_of
 
 FORMAT = "tidegauge-fvc-model"

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from tidegauge.errors import TideGaugeError
+from tidegauge.fvc.data.folder import TestSet
 from tidegauge.fvc.decision import decide
 from tidegauge.fvc.forecasters.stack import Blend
-from tidegauge.fvc.inputs import TestSet
 from tidegauge.schema.submission import (
     OSIC_FORM,
     SubmissionTable,

@@ -11,47 +11,55 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
-from tidegauge.horizon.choices import model_name
-from tidegauge.horizon.design import Design, build_design
-from tidegauge.horizon.domains import domains_table, refitted_table, source_designs
-from tidegauge.horizon.filters import RowFilter
-from tidegauge.horizon.frequentist import DEFAULT_FREQUENTIST, FrequentistOptions, fit_frequentist
-from tidegauge.horizon.frontier import NO_FACTS, AgentFacts, place_agents
-from tidegauge.horizon.grid import fit_grid
-from tidegauge.horizon.layout import priors_in_effect
-from tidegauge.horizon.methods import horizons_of_bootstrap, horizons_of_fit, horizons_of_grid
-from tidegauge.horizon.options import (
-    CORE,
-    DEFAULT_PRIORS,
-    DEFAULT_SAMPLER,
-    HorizonOptions,
-    HorizonPriors,
-)
-from tidegauge.horizon.outputs import (
-    Outputs,
-    fit_diagnostics,
-    read_release_dates,
-    undated_note,
-)
-from tidegauge.horizon.pairs import pairs_table
-from tidegauge.horizon.predictive import PredictiveChecks, predict
-from tidegauge.horizon.spread import (
+from tidegauge.horizon.data.counts import read_tally
+from tidegauge.horizon.data.design import Design, build_design
+from tidegauge.horizon.data.filters import RowFilter
+from tidegauge.horizon.horizons.domains import domains_table, refitted_table, source_designs
+from tidegauge.horizon.horizons.draws import (
     Spread,
     rates_table,
     spread_of_bootstrap,
     spread_of_fit,
     spread_of_grid,
 )
-from tidegauge.horizon.table import Horizons, horizons_table
-from tidegauge.horizon.tally import read_tally
-from tidegauge.horizon.trend import trend_of_fit
-from tidegauge.horizon.trend_tables import trend_files
+from tidegauge.horizon.horizons.estimate import (
+    horizons_of_bootstrap,
+    horizons_of_fit,
+    horizons_of_grid,
+)
+from tidegauge.horizon.horizons.pairs import pairs_table
+from tidegauge.horizon.horizons.predictive import PredictiveChecks, predict
+from tidegauge.horizon.horizons.tables import Horizons, horizons_table
+from tidegauge.horizon.methods.exact import fit_grid
+from tidegauge.horizon.methods.regression import (
+    DEFAULT_FREQUENTIST,
+    FrequentistOptions,
+    fit_frequentist,
+)
+from tidegauge.horizon.model.option_file import model_name
+from tidegauge.horizon.model.options import (
+    CORE,
+    DEFAULT_PRIORS,
+    DEFAULT_SAMPLER,
+    HorizonOptions,
+    HorizonPriors,
+)
+from tidegauge.horizon.model.parameters import priors_in_effect
+from tidegauge.horizon.store.fit_folder import (
+    Outputs,
+    fit_diagnostics,
+    read_release_dates,
+    undated_note,
+)
+from tidegauge.horizon.trend.draws import trend_of_fit
+from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
+from tidegauge.horizon.trend.tables import trend_files
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidegauge.horizon.fit import HorizonFit
+    from tidegauge.horizon.sampler.fit import HorizonFit
 
 METHODS = ("hierarchical", "frequentist", "grid")
 _NOTHING_SAMPLED: dict[str, Any] = {"converged": True, "seconds": {}, "checks": []}
@@ -218,7 +226,9 @@ def _refit_sources(
 
 
 def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    from tidegauge.horizon.fit import fit_horizon  # the sampler is slow to import: faults first
+    from tidegauge.horizon.sampler.fit import (
+        fit_horizon,
+    )  # the sampler is slow to import: faults first
 
     fit = fit_horizon(
         design,

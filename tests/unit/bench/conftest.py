@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.competitions.registry import get_competition
-from tidegauge.bench.isolation import bubblewrap_works, choose_isolation
 from tidegauge.bench.prepare import prepare_competition, simulate_and_prepare
-from tidegauge.bench.prepared import Prepared
-from tidegauge.bench.record import RunOptions
-from tidegauge.bench.runner import run_agent
-from tidegauge.bench.workspace import Limits
+from tidegauge.bench.run.isolation import bubblewrap_works, choose_isolation
+from tidegauge.bench.run.record import RunOptions
+from tidegauge.bench.run.runner import run_agent
+from tidegauge.bench.run.workspace import Limits
 from tidegauge.errors import InputError
 from tidegauge.simulate.osic import simulate_cohort, write_raw
 

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import train_test_split
 
+from tidegauge.bench.competition_folder import Prepared, open_prepared
 from tidegauge.bench.competitions.registry import get_competition
 from tidegauge.bench.prepare import prepare_competition
-from tidegauge.bench.prepared import Prepared, open_prepared
 from tidegauge.errors import InputError
 from tidegauge.simulate.osic import simulate_cohort, write_raw
 
@@ -187,7 +187,7 @@ def test_kill_during_scans_resumes_and_shows_nothing_before(
 def test_kill_between_the_last_renames_is_completed_by_the_next_reader(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tidegauge.bench.prepared as module
+    import tidegauge.bench.competition_folder as module
 
     out = tmp_path / "out"
     rename, done = os.rename, []

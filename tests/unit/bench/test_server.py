@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tidegauge.bench.prepared import Prepared
+from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.server import ServerLimits, listen, make_app, serving
 from tidegauge.errors import InputError
 

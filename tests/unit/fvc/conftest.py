@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.fvc.cohort import Cohort
-from tidegauge.fvc.inputs import read_training
+from tidegauge.fvc.data.cohort import Cohort
+from tidegauge.fvc.data.folder import read_training
 from tidegauge.simulate.osic import simulate_cohort, write_input
 
 

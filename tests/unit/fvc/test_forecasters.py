@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidegauge.fvc.cohort import Cohort, Questions
+from tidegauge.fvc.data.cohort import Cohort, Questions
 from tidegauge.fvc.forecasters import DRAWS
 from tidegauge.fvc.forecasters.carry import Carry
 from tidegauge.fvc.forecasters.direct import Direct, _design, _loss
 from tidegauge.fvc.forecasters.linear import Linear
-from tidegauge.fvc.panel import FORECASTERS
+from tidegauge.fvc.selection import FORECASTERS
 
 NAMES = list(FORECASTERS)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from tidegauge.fvc.cohort import Cohort, Questions
-from tidegauge.fvc.covariates import FeatureScaling
-from tidegauge.fvc.design import DEFAULT_PRIORS, SCALARS, design_cohort
+from tidegauge.fvc.data.cohort import Cohort, Questions
+from tidegauge.fvc.data.covariates import FeatureScaling
 from tidegauge.fvc.forecasters.hierarchical import KEPT_DRAWS, HierarchicalFit, split_r_hat
-from tidegauge.fvc.kernel import log_density, make_density
-from tidegauge.fvc.model import build_model
+from tidegauge.fvc.model.density import log_density, make_density
+from tidegauge.fvc.model.design import DEFAULT_PRIORS, SCALARS, design_cohort
+from tidegauge.fvc.model.specification import build_model
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from builders import write_rows
-from tidegauge.horizon.design import Design, build_design
-from tidegauge.horizon.tally import Tally, read_tally
+from tidegauge.horizon.data.counts import Tally, read_tally
+from tidegauge.horizon.data.design import Design, build_design
 
 TallyOf = Callable[[Iterable[Mapping[str, Any]]], Tally]
 DesignOf = Callable[[Iterable[Mapping[str, Any]]], Design]

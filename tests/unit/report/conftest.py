@@ -12,13 +12,13 @@ import pytest
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.options import CORE
-from tidegauge.horizon.outputs import write_outputs
-from tidegauge.horizon.trend import COEFFICIENTS, Trend
-from tidegauge.horizon.trend_compare import TrendComparison, TrendOptions, score_shapes
-from tidegauge.horizon.trend_outputs import write_trends
-from tidegauge.horizon.trend_scores import Measured, TrendModel
-from tidegauge.report.horizon_page import write_horizon_report
+from tidegauge.horizon.model.options import CORE
+from tidegauge.horizon.store.fit_folder import write_outputs
+from tidegauge.horizon.store.trend_folder import write_trends
+from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions, score_shapes
+from tidegauge.horizon.trend.draws import COEFFICIENTS, Trend
+from tidegauge.horizon.trend.prediction import Measured, TrendModel
+from tidegauge.report.horizon.page import write_horizon_report
 
 ORIGIN = 738_700.0
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegauge.fvc.cohort import Baselines, Cohort, Questions
+from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.scores import FloatArray
 
 DRAWS = 100

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from tidegauge.fvc.cohort import Baselines, Cohort, IntArray, Questions
-from tidegauge.fvc.covariates import (
+from tidegauge.fvc.data.cohort import Baselines, Cohort, IntArray, Questions
+from tidegauge.fvc.data.covariates import (
     FeatureScaling,
     column_numbers,
     level_scale,

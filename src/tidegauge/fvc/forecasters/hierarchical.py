@@ -14,9 +14,10 @@ from scipy.special import stdtrit
 from scipy.stats import gamma, norm, qmc
 
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.fvc.cohort import Baselines, Cohort, IntArray, Questions
-from tidegauge.fvc.covariates import TABLE_COVARIATES, FeatureScaling, column_numbers
-from tidegauge.fvc.design import (
+from tidegauge.fvc.data.cohort import Baselines, Cohort, IntArray, Questions
+from tidegauge.fvc.data.covariates import TABLE_COVARIATES, FeatureScaling, column_numbers
+from tidegauge.fvc.forecasters import DRAWS, Array, State, reduce_draws
+from tidegauge.fvc.model.design import (
     DEFAULT_PRIORS,
     SCALARS,
     TIME_WEEKS,
@@ -25,7 +26,6 @@ from tidegauge.fvc.design import (
     design_cohort,
     design_patients,
 )
-from tidegauge.fvc.forecasters import DRAWS, Array, State, reduce_draws
 from tidegauge.scores import FloatArray
 
 KEPT_DRAWS = 1000
@@ -171,7 +171,7 @@ class Hierarchical:
     def fit(self, cohort: Cohort, *, seed: int) -> HierarchicalFit:
         """Sample the posterior with NUTS and thin it to `KEPT_DRAWS`."""
         from tidegauge.engine.sampling import sample_density
-        from tidegauge.fvc.kernel import make_density
+        from tidegauge.fvc.model.density import make_density
 
         cohort = cohort if self.scans else cohort.without_features()
         columns = column_numbers(self.covariates)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegauge.fvc.cohort import Baselines, Cohort, Questions
+from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.fvc.forecasters import Array, State, laplace_draws
 from tidegauge.fvc.forecasters.carry import constant_confidence_ml
 from tidegauge.scores import FloatArray

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegauge.fvc.cohort import Baselines, Cohort, IntArray, Questions
-from tidegauge.fvc.covariates import column_numbers, level_scale, table_covariates
+from tidegauge.fvc.data.cohort import Baselines, Cohort, IntArray, Questions
+from tidegauge.fvc.data.covariates import column_numbers, level_scale, table_covariates
 from tidegauge.fvc.forecasters import LAPLACE_SHAPE, Array, State
 from tidegauge.scores import FloatArray
 

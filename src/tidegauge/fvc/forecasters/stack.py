@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegauge.fvc.calibration import Calibration
-from tidegauge.fvc.cohort import Baselines, IntArray, Questions
+from tidegauge.fvc.data.cohort import Baselines, IntArray, Questions
 from tidegauge.fvc.forecasters import Fitted
+from tidegauge.fvc.recalibration import Calibration
 from tidegauge.scores import ERROR_CAP_ML, FloatArray, laplace_log_likelihood
 
 POSSIBLE_FVC_ML = (100.0, 9_900.0)

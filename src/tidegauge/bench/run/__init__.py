@@ -1,0 +1,1 @@
+"""One run of an agent: workspace, budget, isolation, protocol, grade and record."""

@@ -1,0 +1,152 @@
+"""The workspace: what an agent sees, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegauge.bench.competition_folder import Prepared
+from tidegauge.bench.prepare import link_or_copy
+from tidegauge.errors import InputError
+from tidegauge.io import make_folder
+
+DEFAULT_HOURS = 12.0
+DEFAULT_STEPS = 500
+DEFAULT_URL = "http://127.0.0.1:5001"
+SUBMISSION = Path("submission", "submission.csv")
+
+_INSTRUCTIONS = """\
+{title}
+
+WHAT TO PRODUCE
+Write your predictions to submission/submission.csv in this folder. The task, the files, the
+columns and the score are described in input/description.md; the data is in input/. Whatever is at
+submission/submission.csv when the run ends is graded, once. Write a first valid file early and
+improve it: an unfinished improvement must not cost you the whole.
+
+CHECKING THE FORMAT
+    ./validate_submission.sh submission/submission.csv
+asks the validation service ({url}, or the one named by SERVER_URL) whether the file is well
+formed, and lists what is wrong. It never tells a score. Use it as often as you like.
+
+BUDGET
+{budget}
+The environment tells the rest: TIDEGAUGE_DEADLINE (end of the run, Unix seconds), TIDEGAUGE_STEPS
+and SERVER_URL. Processes still running at the end are stopped, children too.
+
+RULES
+1. These rules win wherever the competition's own text says otherwise.
+2. Predictions must come from code that you run here, on the data in input/. Do not label test rows
+   by hand or by looking at them one by one.
+3. Do not look for, copy or adapt other people's solutions to this competition.
+4. Do not look for the test answers. They are not in this folder.
+5. Leave the code that made the submission in this folder; it is compared with known solutions.
+"""
+
+_VALIDATE = """\
+#!/bin/sh
+# Ask the validation service whether a submission is well formed. It never tells a score.
+# Usage: ./validate_submission.sh [FILE]; SERVER_URL names another service.
+file=${{1:-submission/submission.csv}}
+if [ ! -f "$file" ]; then
+  echo "no file at $file" >&2
+  exit 2
+fi
+exec curl --silent --show-error --form "file=@$file" "${{SERVER_URL:-{url}}}/validate"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long an agent may work: hours of wall clock, and steps where it asks for them."""
+
+    hours: float = DEFAULT_HOURS
+    steps: int = DEFAULT_STEPS
+
+    def sentence(self, *, counts_steps: bool = True) -> str:
+        """Say the budget to the agent."""
+        time = f"{self.hours:g} hours" if self.hours >= 1 else f"{self.hours * 60:.3g} minutes"
+        steps = f", and {self.steps:,} steps" if counts_steps else ""
+        return f"You have {time} of wall-clock time{steps}."
+
+
+def make_workspace(
+    prepared: Prepared,
+    out: Path,
+    *,
+    limits: Limits | None = None,
+    counts_steps: bool = True,
+    url: str = DEFAULT_URL,
+) -> Path:
+    """Write instructions.txt, input/, submission/ and validate_submission.sh to a new folder.
+
+    Raises
+    ------
+    InputError
+        `out` is there already and is not empty, or would hold the prepared data itself.
+    """
+    limits = limits or Limits()
+    out = out.resolve()
+    if prepared.private.is_relative_to(out):
+        raise InputError(f"{out}: holds the private answers; choose another folder")
+    make_folder(out)
+    if any(out.iterdir()):
+        raise InputError(f"{out}: is not empty; choose a new folder for the workspace")
+    _fill_input(prepared.public, out / "input")
+    (out / "submission").mkdir()
+    budget = limits.sentence(counts_steps=counts_steps)
+    text = _INSTRUCTIONS.format(title=prepared.competition.title, url=url, budget=budget)
+    (out / "instructions.txt").write_text(text, encoding="utf-8")
+    script = out / "validate_submission.sh"
+    script.write_text(_VALIDATE.format(url=url), encoding="utf-8")
+    script.chmod(0o755)
+    return out
+
+
+def _fill_input(public: Path, target: Path) -> None:
+    """Copy the tables, which agents like to overwrite; link the scans, which are many."""
+    target.mkdir()
+    for path in sorted(public.iterdir()):
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, copy_function=link_or_copy)
+        else:
+            shutil.copyfile(path, target / path.name)
+
+
+def read_submission_file(workspace: Path, *, private: Path, max_bytes: int) -> bytes | None:
+    """Return the bytes of the submission; see `read_agents_file`."""
+    return read_agents_file(workspace, SUBMISSION, private=private, max_bytes=max_bytes)
+
+
+def read_agents_file(workspace: Path, name: Path, *, private: Path, max_bytes: int) -> bytes | None:
+    """Return the bytes of a file in the workspace, or None if there is none of the agent's own.
+
+    No link is followed on the way, and no other name of a private file is read: the grader may
+    read the answers, so it must not be led to them.
+    """
+    no_follow = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened: list[int] = []
+    try:
+        opened.append(os.open(workspace, no_follow | os.O_DIRECTORY))
+        for part in name.parts[:-1]:
+            opened.append(os.open(part, no_follow | os.O_DIRECTORY, dir_fd=opened[-1]))
+        # Non-blocking: a FIFO without a writer would hold the grader for ever.
+        opened.append(os.open(name.parts[-1], no_follow | os.O_NONBLOCK, dir_fd=opened[-1]))
+        status = os.fstat(opened[-1])
+        if not stat.S_ISREG(status.st_mode) or _is_answer(status, private):
+            return None
+        with os.fdopen(os.dup(opened[-1]), "rb") as handle:
+            return handle.read(max_bytes + 1)
+    except OSError:
+        return None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _is_answer(status: os.stat_result, private: Path) -> bool:
+    answers = (path.stat() for path in private.rglob("*"))
+    return any(os.path.samestat(status, answer) for answer in answers)

@@ -1,0 +1,220 @@
+"""``tidegauge bench``: pose ML competitions offline, run agents on them, grade them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from tidegauge.cli.bench.options import (
+    competition_argument,
+    file_type,
+    folder_type,
+    leaderboard_option,
+    open_competition,
+    prepared_option,
+    print_report,
+    settle_killed_runs,
+)
+from tidegauge.cli.bench.run import run
+from tidegauge.cli.bench.similar import similar
+from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.errors import InputError
+from tidegauge.progress import Progress
+
+
+@click.group()
+def bench() -> None:
+    """Pose ML competitions offline, run agents on them, grade them.
+
+    Example: tidegauge bench prepare osic --simulate --out prepared
+    """
+
+
+bench.add_command(run)
+bench.add_command(similar)
+
+
+@bench.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@quiet_option
+def list_command(as_json: bool, progress: Progress) -> None:
+    """List the competitions. Example: tidegauge bench list."""
+    from tidegauge.bench.competitions.registry import competition_names, get_competition
+
+    settle_killed_runs(None, progress)
+    for name in competition_names():
+        try:
+            competition = get_competition(name)
+        except InputError as error:
+            progress.note(str(error))  # one broken package must not hide the others
+            continue
+        row = {
+            "name": name,
+            "competition_id": competition.competition_id,
+            "title": competition.title,
+            "is_lower_better": competition.lower_is_better,
+            "human_minutes": competition.human_minutes,
+        }
+        better = "lower" if competition.lower_is_better else "higher"
+        text = f"{name:<8} {competition.competition_id:<38} {better} is better  {competition.title}"
+        click.echo(json.dumps(row) if as_json else text)
+
+
+@bench.command()
+@competition_argument
+@click.option(
+    "--raw",
+    type=click.Path(path_type=Path),
+    help="Folder with the competition's own files, or a .zip of it.",
+)
+@click.option("--simulate", is_flag=True, help="Make raw data of the same shape instead.")
+@click.option("--scans", is_flag=True, help="With --simulate: make scans too.")
+@click.option("--out", type=folder_type, required=True, help="Where public/ and private/ go.")
+@click.option("--no-verify", is_flag=True, help="Take data other than the original.")
+@click.option("--copy", is_flag=True, help="Copy scans even where they could be linked.")
+@seed_option
+@quiet_option
+def prepare(
+    competition: str,
+    raw: Path | None,
+    simulate: bool,
+    scans: bool,
+    out: Path,
+    no_verify: bool,
+    copy: bool,
+    seed: int,
+    progress: Progress,
+) -> None:
+    """Split raw data into public files and private answers.
+
+    Example: tidegauge bench prepare osic --raw kaggle/osic.zip --out prepared
+    """
+    from tidegauge.bench.competitions.registry import get_competition
+    from tidegauge.bench.prepare import prepare_competition, simulate_and_prepare
+
+    if simulate == (raw is not None):
+        raise click.UsageError("give either --raw or --simulate")
+    found = get_competition(competition)
+    if raw is None:
+        prepared = simulate_and_prepare(found, out, seed=seed, scans=scans, progress=progress)
+    else:
+        prepared = prepare_competition(
+            found, raw, out, verify=not no_verify, copy=copy, progress=progress
+        )
+    click.echo(f"{found.competition_id}: {len(prepared.expected_keys):,} rows to predict, in {out}")
+
+
+@bench.command()
+@competition_argument
+@prepared_option
+@click.option("--out", type=folder_type, required=True, help="A new folder.")
+@click.option("--hours", type=float, default=12.0, show_default=True, help="The budget to tell.")
+@click.option("--steps", type=int, default=500, show_default=True, help="The budget to tell.")
+def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: int) -> None:
+    """Make the folder an agent works in.
+
+    Example: tidegauge bench workspace osic --prepared prepared --out workspace
+    """
+    from tidegauge.bench.run.budget import Budget
+    from tidegauge.bench.run.workspace import Limits, make_workspace
+
+    limits = Budget(Limits(hours, steps)).limits
+    click.echo(make_workspace(open_competition(competition, prepared), out, limits=limits))
+
+
+@bench.command()
+@competition_argument
+@prepared_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=5001, show_default=True)
+@click.option(
+    "--also", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0 for none."
+)
+@click.option(
+    "--max-mib", type=click.IntRange(1), default=64, show_default=True, help="Largest upload."
+)
+@click.option(
+    "--upload-seconds", type=float, default=60.0, show_default=True, help="Longest upload."
+)
+@quiet_option
+def serve(
+    competition: str,
+    prepared: Path,
+    host: str,
+    port: int,
+    also: int,
+    max_mib: int,
+    upload_seconds: float,
+    progress: Progress,
+) -> None:
+    """Answer POST /validate until stopped; never with a score.
+
+    Example: tidegauge bench serve osic --prepared prepared
+    """
+    from tidegauge.bench import server
+
+    found = open_competition(competition, prepared)
+    ports = [port, also] if also else [port]
+    sockets = [server.listen(host, number) for number in ports]
+    for bound in sockets:
+        address, number = bound.getsockname()[:2]
+        progress.note(f"validating {competition} on http://{address}:{number}/validate")
+    limits = server.ServerLimits(max_mib * 2**20, upload_seconds)
+    server.serve(server.make_app(found.check, limits), sockets)
+    progress.note("stopped")
+
+
+@bench.command()
+@competition_argument
+@click.argument("submission", type=file_type)
+@prepared_option
+def validate(competition: str, submission: Path, prepared: Path) -> int:
+    """Check a submission by the code that the server and the grader use.
+
+    Example: tidegauge bench validate osic submission.csv --prepared prepared
+    """
+    verdict = open_competition(competition, prepared).check(submission)
+    click.echo(verdict.sentence() if verdict.valid else _listed(verdict.problems))
+    return 0 if verdict.valid else 1
+
+
+def _listed(problems: list[str]) -> str:
+    return "\n".join(["Submission invalid!", *(f"- {problem}" for problem in problems)])
+
+
+@bench.command()
+@competition_argument
+@click.argument("submission", type=file_type)
+@prepared_option
+@click.option("--report", type=file_type, help="Also write the report to this file.")
+@leaderboard_option
+@seed_option
+@quiet_option
+def grade(
+    competition: str,
+    submission: Path,
+    prepared: Path,
+    report: Path | None,
+    leaderboard: Path | None,
+    seed: int,
+    progress: Progress,
+) -> int:
+    """Grade a submission, or every line of a .jsonl file of them.
+
+    Example: tidegauge bench grade osic submission.csv --prepared prepared --report report.json
+    """
+    from tidegauge.bench.grade import grade_many, grade_submission
+
+    found = open_competition(competition, prepared)
+    if submission.suffix == ".jsonl":
+        result = grade_many(
+            submission, found, leaderboard=leaderboard, seed=seed, progress=progress
+        )
+        passed = result["total_valid_submissions"] == result["total_runs"]
+    else:
+        graded = grade_submission(found, submission, leaderboard=leaderboard, seed=seed)
+        result, passed = graded.report(found), graded.valid
+    print_report(result, report)
+    return 0 if passed else 1

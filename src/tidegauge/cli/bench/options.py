@@ -1,0 +1,52 @@
+"""What the commands of ``tidegauge bench`` share: options, and how they speak of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegauge.progress import Progress
+
+if TYPE_CHECKING:
+    from tidegauge.bench.competition_folder import Prepared
+
+folder_type = click.Path(file_okay=False, path_type=Path)
+file_type = click.Path(dir_okay=False, path_type=Path)
+competition_argument = click.argument("competition")
+prepared_option = click.option(
+    "--prepared", type=folder_type, required=True, help="Folder that `bench prepare` wrote."
+)
+leaderboard_option = click.option(
+    "--leaderboard", type=file_type, help="CSV with a column `score`: medals by Kaggle's rules."
+)
+
+
+def open_competition(name: str, folder: Path) -> Prepared:
+    """Open a prepared competition by its name."""
+    from tidegauge.bench.competition_folder import open_prepared
+    from tidegauge.bench.competitions.registry import get_competition
+
+    return open_prepared(get_competition(name), folder)
+
+
+def settle_killed_runs(out: Path | None, progress: Progress) -> None:
+    """Record the runs of killed runners, and say so."""
+    from tidegauge.bench.run.state import settle_interrupted
+
+    for run_id in settle_interrupted(out):
+        progress.note(f"run {run_id} was killed; it is now recorded as interrupted")
+
+
+def print_report(result: dict[str, object], path: Path | None) -> None:
+    """Print a report, and write it to a file if one is named."""
+    from tidegauge.io import atomic_write
+
+    text = json.dumps(result, indent=2, allow_nan=False)
+    if path is not None:
+        with atomic_write(path) as handle:
+            handle.write(text + "\n")
+    sys.stdout.write(text + "\n")

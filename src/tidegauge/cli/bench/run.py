@@ -1,0 +1,90 @@
+"""``tidegauge bench run``: an agent, a budget, a grade, a record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tidegauge.cli.bench.options import (
+    competition_argument,
+    file_type,
+    folder_type,
+    leaderboard_option,
+    open_competition,
+    prepared_option,
+    print_report,
+    settle_killed_runs,
+)
+from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.progress import Progress
+
+
+@click.command()
+@competition_argument
+@prepared_option
+@click.option("--out", type=folder_type, required=True, help="Where the run folders go.")
+@click.option("--agent", required=True, help="A shell command, or sample, naive, fvc.")
+@click.option("--alias", help="Name of the agent in the record; by default from the command.")
+@click.option("--protocol", type=click.Choice(["plain", "steps"]), default="plain")
+@click.option("--isolation", type=click.Choice(["auto", "bwrap", "user", "none"]), default="auto")
+@click.option("--hours", type=float, default=12.0, show_default=True, help="Wall-clock budget.")
+@click.option("--steps", type=int, default=500, show_default=True, help="Step budget.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
+@click.option("--runs", type=file_type, help="Record file; OUT/runs.jsonl by default.")
+@click.option("--success-at", type=float, help="Score that counts as success, not any medal.")
+@click.option("--mount", multiple=True, type=click.Path(path_type=Path), help="Show it, read-only.")
+@click.option("--pass-env", multiple=True, metavar="NAME", help="Variable the agent keeps.")
+@leaderboard_option
+@seed_option
+@quiet_option
+def run(
+    competition: str,
+    prepared: Path,
+    out: Path,
+    agent: str,
+    alias: str | None,
+    protocol: str,
+    isolation: str,
+    hours: float,
+    steps: int,
+    seeds: int,
+    runs: Path | None,
+    success_at: float | None,
+    mount: tuple[Path, ...],
+    pass_env: tuple[str, ...],
+    leaderboard: Path | None,
+    seed: int,
+    progress: Progress,
+) -> int:
+    """Run an agent under a budget, grade what it left, and record it.
+
+    Example: tidegauge bench run osic --prepared prepared --out runs --agent naive
+    """
+    from tidegauge.bench.agents import resolve_agent
+    from tidegauge.bench.grade import aggregate
+    from tidegauge.bench.run.record import RunOptions
+    from tidegauge.bench.run.runner import run_agent
+    from tidegauge.bench.run.workspace import Limits
+
+    settle_killed_runs(out, progress)
+    found = open_competition(competition, prepared)
+    command, default_alias = resolve_agent(agent)
+    options = RunOptions(
+        command=command,
+        alias=alias or default_alias,
+        protocol=protocol,
+        isolation=isolation,
+        limits=Limits(hours, steps),
+        success_at=success_at,
+        leaderboard=leaderboard,
+        mounts=mount,
+        passed=pass_env,
+    )
+    records = runs or out / "runs.jsonl"
+    reports = [
+        run_agent(found, out, records, options, seed=number, progress=progress)
+        for number in range(seed, seed + seeds)
+    ]
+    print_report(reports[0] if seeds == 1 else aggregate(reports), None)
+    return 0 if all(report["valid_submission"] for report in reports) else 1

@@ -1,0 +1,246 @@
+"""``tidegauge horizon``: check, simulate, graph, fit; the others have files of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tidegauge.cli.horizon.compare import compare_command
+from tidegauge.cli.horizon.imports import import_group
+from tidegauge.cli.horizon.multiverse import multiverse_command
+from tidegauge.cli.horizon.options import agent_options, filter_options, model_options
+from tidegauge.cli.horizon.report import report
+from tidegauge.cli.horizon.trend import trend_command
+from tidegauge.cli.options import quiet_option, seed_option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tidegauge.horizon.analysis import Analysis
+    from tidegauge.horizon.data.filters import RowFilter
+    from tidegauge.horizon.model.option_file import ModelChoice
+    from tidegauge.horizon.trend.frontier import AgentFacts
+    from tidegauge.progress import Progress
+
+runs_argument = click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+
+
+@click.group()
+def horizon() -> None:
+    """How long a task an AI agent can finish, from run records."""
+
+
+horizon.add_command(import_group)
+horizon.add_command(compare_command)
+horizon.add_command(multiverse_command)
+horizon.add_command(report)
+horizon.add_command(trend_command)
+
+
+@horizon.command()
+@runs_argument
+@filter_options
+@quiet_option
+def check(runs: tuple[str, ...], filters: tuple[RowFilter, ...], progress: Progress) -> None:
+    """Check run records and print what they hold.
+
+    Example: tidegauge horizon check runs.jsonl
+    """
+    from tidegauge.horizon.data.counts import read_tally
+    from tidegauge.horizon.data.summary import summarise
+
+    summary = summarise(read_tally(runs, filters=filters, progress=progress))
+    width = max(len(name) for name, _ in summary.lines())
+    for name, value in summary.lines():
+        click.echo(f"{name:<{width}}  {value}")
+    for note in summary.notes:
+        progress.note(note)
+
+
+@horizon.command()
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("--agents", type=click.IntRange(1), help="Agents (33).")
+@click.option("--tasks", type=click.IntRange(1), help="Tasks (170).")
+@click.option("--rows", type=click.IntRange(1), help="Run records in all (41,629).")
+@click.option(
+    "--model",
+    type=click.Choice(["core", "full"]),
+    default="core",
+    show_default=True,
+    help="The model that is true; full has difficulty beyond length, wild human times and more.",
+)
+@seed_option
+@quiet_option
+def simulate(
+    out: Path,
+    agents: int | None,
+    tasks: int | None,
+    rows: int | None,
+    model: str,
+    seed: int,
+    progress: Progress,
+) -> None:
+    """Write run records with a known truth, by default at the published scale.
+
+    Example: tidegauge horizon simulate --out simulated
+    """
+    from tidegauge.simulate.records import write_simulation
+    from tidegauge.simulate.runs import PUBLISHED, scaled_shape, simulate_runs
+
+    shape = PUBLISHED
+    if agents or tasks or rows:
+        shape = scaled_shape(agents=agents, tasks=tasks, rows=rows)
+    simulated = simulate_runs(shape, seed=seed, full=model == "full")
+    written = write_simulation(simulated, out, progress=progress)
+    click.echo(f"{out / 'runs.jsonl'}: {written:,} rows; truth in {out / 'truth.json'}")
+
+
+@horizon.command()
+@runs_argument
+@model_options
+@agent_options
+@filter_options
+@quiet_option
+def graph(
+    runs: tuple[str, ...],
+    choice: ModelChoice,
+    release_dates: Path | None,
+    facts: AgentFacts,
+    filters: tuple[RowFilter, ...],
+    progress: Progress,
+) -> None:
+    """Print the model's graph as Mermaid, without fitting anything.
+
+    Example: tidegauge horizon graph runs.jsonl
+    """
+    from tidegauge.horizon.analysis import AnalysisOptions, read_design
+    from tidegauge.horizon.model.specification import build_model, model_graph
+
+    options = AnalysisOptions(
+        model=choice.options,
+        priors=choice.priors,
+        release_dates=release_dates,
+        facts=facts,
+        filters=filters,
+    )
+    design = read_design(runs, options, progress=progress).design
+    click.echo(model_graph(build_model(design, priors=choice.priors, options=choice.options)))
+
+
+@horizon.command()
+@runs_argument
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option(
+    "--method",
+    type=click.Choice(["hierarchical", "frequentist", "grid"]),
+    default="hierarchical",
+    show_default=True,
+)
+@model_options
+@agent_options
+@filter_options
+@click.option(
+    "--success",
+    "rates",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    multiple=True,
+    metavar="RATE",
+    help="Horizons at this success rate too, in rates.csv; may be repeated.",
+)
+@click.option("--by-source", is_flag=True, help="Refit each task source alone, in domains.csv.")
+@click.option("--plots", is_flag=True, help="Save the checks as PNG and SVG too.")
+@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
+@click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
+@click.option("--chains", type=click.IntRange(1), help="Chains (4).")
+@click.option(
+    "--regularisation",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1e-5,
+    show_default=True,
+    help="Ridge of --method frequentist; METR's first paper used 0.1.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["invsqrt", "equal", "none"]),
+    default="invsqrt",
+    show_default=True,
+    help="Task weights of --method frequentist.",
+)
+@click.option(
+    "--replicates", type=click.IntRange(1), default=1000, show_default=True, help="Bootstrap size."
+)
+@seed_option
+@quiet_option
+def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **choices: Any) -> int:
+    """Fit time horizons and write them, with their diagnostics, to a folder.
+
+    Example: tidegauge horizon fit runs.jsonl --out fit --plots
+    """
+    from tidegauge.horizon.analysis import analyse
+    from tidegauge.horizon.store.fit_folder import write_outputs
+    from tidegauge.io import check_writable
+
+    options = _analysis_options(**choices)
+    check_writable(out)
+    analysis = analyse(runs, options, progress=progress)
+    outputs = analysis.outputs
+    if plots:
+        from tidegauge.report.horizon.fit_charts import fit_plots
+
+        outputs = dataclasses.replace(outputs, plots=fit_plots(analysis))
+    with progress.step(f"writing {out}"):
+        write_outputs(outputs, out)
+    echo_horizons(outputs.horizons)
+    return _echo_verdict(analysis)
+
+
+def _analysis_options(choice: ModelChoice, seed: int, **choices: Any) -> Any:
+    from tidegauge.horizon.analysis import AnalysisOptions
+    from tidegauge.horizon.methods.regression import FrequentistOptions
+    from tidegauge.horizon.model.options import DEFAULT_SAMPLER
+
+    taken = {name: choices.pop(name) for name in ("draws", "tune", "chains")}
+    sizes = {name: size for name, size in taken.items() if size}
+    regression = {name: choices.pop(name) for name in ("weights", "regularisation", "replicates")}
+    return AnalysisOptions(
+        model=choice.options,
+        priors=choice.priors,
+        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
+        patient=not sizes,  # who names the sizes gets exactly those
+        frequentist=FrequentistOptions(seed=seed, **regression),
+        **choices,
+    )
+
+
+def echo_horizons(table: pd.DataFrame) -> None:
+    """Print each agent's horizons in minutes with their 95 % intervals."""
+    width = max(len("agent"), *(len(agent) for agent in table["agent"]))
+    header = (
+        f"{'50 % horizon (min)':>20} {'95 % interval':>22} {'80 %':>9} {'beyond':>7} {'runs':>7}"
+    )
+    click.echo(f"{'agent':<{width}} {header}")
+    for row in table.to_dict("records"):
+        interval = f"{row['p50q0.025']:.3g} to {row['p50q0.975']:.3g}"
+        click.echo(
+            f"{row['agent']:<{width}} {row['p50']:>20.4g} {interval:>22} {row['p80']:>9.3g} "
+            f"{row['p50_beyond']:>7.1%} {row['n_runs']:>7,}"
+        )
+
+
+def _echo_verdict(analysis: Analysis) -> int:
+    """Say on stderr what failed and what to try; return the exit code."""
+    diagnostics = analysis.outputs.diagnostics
+    failed = [check for check in diagnostics["checks"] if check["passed"] is False]
+    for check_ in failed:
+        click.echo(f"check failed: {check_['name']}: {check_['detail']}", err=True)
+    if diagnostics["converged"]:
+        return 0
+    click.echo(
+        "not converged: the files are written, but do not rely on them. Try more draws "
+        "(--draws 4000 --tune 2000), another --seed, or look at the rank plots (--plots).",
+        err=True,
+    )
+    return 1

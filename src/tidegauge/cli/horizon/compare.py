@@ -1,0 +1,104 @@
+"""``tidegauge horizon compare``: methods side by side, judged on runs they did not see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegauge.cli.horizon.options import filter_options
+from tidegauge.cli.options import quiet_option, seed_option
+
+if TYPE_CHECKING:
+    from tidegauge.horizon.data.filters import RowFilter
+    from tidegauge.progress import Progress
+
+# As studies/folds.py and methods/registry.py have them, without importing those for --help.
+_KINDS = ("task", "family", "agent")
+_METHODS = (
+    *("frequentist", "grid", "core", "full", "core-censor"),
+    *("core-residual-task", "core-residual-family", "core-student-t", "core-weibull"),
+    *("core-per-source", "core-half-normal-2", "core-half-cauchy-1", "core-noise-growth"),
+    *("core-rounding", "core-estimate-bias", "core-discrimination", "core-pooled"),
+    *("core-pooled-lab", "core-pooled-family", "core-continuous"),
+)
+_ALL = "all"
+
+
+def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str) -> int | None:
+    """Return the number of folds, or None for ``all``: one thing held out at a time."""
+    if value == _ALL:
+        return None
+    if not value.isdecimal() or int(value) < 2:
+        raise click.BadParameter(f"{value!r} must be a whole number of at least 2, or all")
+    return int(value)
+
+
+@click.command("compare")
+@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option(
+    "--method",
+    "methods",
+    type=click.Choice((*_METHODS, _ALL)),
+    multiple=True,
+    default=_METHODS[:4],
+    show_default=True,
+    callback=lambda ctx, parameter, value: _METHODS if _ALL in value else value,
+    help="What to compare: core-... is core with that one option. May be repeated.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(_KINDS),
+    multiple=True,
+    default=_KINDS,
+    show_default=True,
+    help="Hold out tasks, families, or a share of each agent's tasks; may be repeated.",
+)
+@click.option(
+    "--folds",
+    metavar="N|all",
+    default="5",
+    show_default=True,
+    callback=_number_of_folds,
+    help="Folds of each kind; all holds out one at a time.",
+)
+@filter_options
+@seed_option
+@quiet_option
+def compare_command(
+    runs: tuple[str, ...],
+    out: Path,
+    methods: tuple[str, ...],
+    by: tuple[str, ...],
+    folds: int | None,
+    filters: tuple[RowFilter, ...],
+    seed: int,
+    progress: Progress,
+) -> int:
+    """Compare methods on the same runs: horizons, and prediction of runs held out.
+
+    Example: tidegauge horizon compare runs.jsonl --out comparison
+    """
+    from tidegauge.horizon.store.comparison_folder import comparison_text, write_comparison
+    from tidegauge.horizon.studies.compare import CompareOptions, compare
+    from tidegauge.io import check_writable
+
+    check_writable(out)
+    options = CompareOptions(methods=methods, by=by, folds=folds, seed=seed, filters=filters)
+    comparison = compare(runs, options, progress=progress)
+    from tidegauge.report.horizon.comparison_charts import (
+        comparison_plots,
+    )  # after the input's faults
+
+    with progress.step(f"writing {out}"):
+        write_comparison(comparison, out, plots=comparison_plots(comparison))
+    click.echo(comparison_text(comparison))
+    for name in comparison.unconverged:
+        click.echo(
+            f"not converged: {name} on all runs; its files are written, but do not rely on its "
+            "horizons. Try another --seed, or look at `horizon fit --plots`.",
+            err=True,
+        )
+    return 1 if comparison.unconverged else 0

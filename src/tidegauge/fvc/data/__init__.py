@@ -1,0 +1,1 @@
+"""Tables and folders of patients, as checked arrays; knows no model."""

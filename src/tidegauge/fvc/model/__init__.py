@@ -1,0 +1,1 @@
+"""The hierarchical Bayesian model of FVC: data, PyMC specification and compiled density."""

@@ -1,0 +1,1 @@
+"""From DICOM files to lung features; knows nothing of forecasts."""

@@ -1,0 +1,274 @@
+"""A folder of DICOM files to one volume of Hounsfield units.
+
+Headers are read first, so that only images that are used are decoded, one at a time.
+"""
+
+from __future__ import annotations
+
+import warnings as python_warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydicom
+from pydicom.dataset import FileMetaDataset
+from pydicom.pixels import pixel_array
+from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+
+from tidegauge.fvc.scans.hounsfield import Encoding, to_hu
+from tidegauge.fvc.scans.series import (
+    FloatArray,
+    Image,
+    ScanError,
+    SliceInfo,
+    Stack,
+    Volume,
+    arrange,
+    assemble,
+)
+
+__all__ = ["ScanError", "Volume", "read_scan"]
+
+_NOT_CT = ("MR", "PT", "NM", "US", "CR", "DX", "MG", "XA", "SR", "PR", "SEG", "RTSTRUCT", "RTDOSE")
+_HEADER_TAGS = [
+    "Rows",
+    "Columns",
+    "SamplesPerPixel",
+    "NumberOfFrames",
+    "Modality",
+    "ImageType",
+    "SeriesInstanceUID",
+    "PixelSpacing",
+    "ImagerPixelSpacing",
+    "ReconstructionDiameter",
+    "ImagePositionPatient",
+    "ImageOrientationPatient",
+    "SliceLocation",
+    "InstanceNumber",
+    "SliceThickness",
+    "SpacingBetweenSlices",
+    "GridFrameOffsetVector",
+    "SharedFunctionalGroupsSequence",
+    "PerFrameFunctionalGroupsSequence",
+]
+
+
+class _UnusableImage(Exception):
+    """Why one file or image is left out."""
+
+
+def read_scan(folder: Path | str) -> Volume:
+    """Read one patient's CT scan.
+
+    Parameters
+    ----------
+    folder : path
+        The DICOM files of the scan, at any depth and of any name, or a single (multi-frame) file.
+
+    Raises
+    ------
+    ScanError
+        The folder is missing or empty, no image in it can be read, or its geometry is unknown.
+    """
+    files = _files(Path(folder))
+    refused: list[str] = []
+    with python_warnings.catch_warnings():
+        # pydicom remarks on every departure from the standard; what matters we say ourselves.
+        python_warnings.simplefilter("ignore")
+        slices = list(_read_headers(files, refused))
+        if not slices:
+            raise _nothing_readable(folder, len(files), refused)
+        stack = arrange(slices)
+        images, notes = _decode(stack.slices, refused)
+    readable = [index for index, image in enumerate(images) if image is not None]
+    if not readable:
+        raise _nothing_readable(folder, len(files), refused)
+    if refused:
+        notes.insert(0, f"{len(refused)} unreadable files or slices left out ({refused[0]})")
+    stack = Stack(
+        [stack.slices[i] for i in readable], stack.heights_mm[readable], stack.warnings + notes
+    )
+    return assemble(stack, [image for image in images if image is not None])
+
+
+def _files(folder: Path) -> list[Path]:
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        raise ScanError(f"{folder}: no such folder; give the folder that holds the DICOM slices")
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    files = [p for p in found if not p.name.startswith(".") and p.name.upper() != "DICOMDIR"]
+    if not files:
+        raise ScanError(f"{folder}: no files; give the folder that holds the DICOM slices")
+    return files
+
+
+def _nothing_readable(folder: Path | str, n_files: int, refused: Sequence[str]) -> ScanError:
+    return ScanError(
+        f"{folder}: none of {n_files} files is a readable CT image ({refused[0]}); "
+        "export the series as DICOM again"
+    )
+
+
+def _read_headers(files: Sequence[Path], refused: list[str]) -> Iterator[SliceInfo]:
+    for path in files:
+        try:
+            yield from _slices_of(path)
+        except _UnusableImage as error:
+            refused.append(f"{path.name}: {error}")
+        except Exception as error:  # a broken file may fail anywhere inside the parser
+            refused.append(f"{path.name}: not DICOM or damaged, {_brief(error)}")
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def _slices_of(path: Path) -> list[SliceInfo]:
+    """Read the header of one file; a multi-frame file gives one slice a frame."""
+    # force: files without the 128-byte preamble are still DICOM.
+    dataset = pydicom.dcmread(path, force=True, stop_before_pixels=True, specific_tags=_HEADER_TAGS)
+    rows, columns = dataset.get("Rows"), dataset.get("Columns")
+    if not rows or not columns:
+        has_preamble = bool(getattr(dataset, "preamble", None))
+        raise _UnusableImage("DICOM without an image" if has_preamble else "not DICOM")
+    if (modality := str(dataset.get("Modality") or "")) in _NOT_CT:
+        raise _UnusableImage(f"Modality={modality}, not CT")
+    if int(dataset.get("SamplesPerPixel") or 1) != 1:
+        raise _UnusableImage("a colour image, not CT")
+    n_frames = int(dataset.get("NumberOfFrames") or 1)
+    if n_frames == 1 and "PerFrameFunctionalGroupsSequence" not in dataset:
+        return [_slice_info(path, None, dataset, [dataset])]
+    return [
+        _slice_info(path, frame, dataset, [*_frame_groups(dataset, frame), dataset])
+        for frame in range(n_frames)
+    ]
+
+
+def _frame_groups(dataset: Any, frame: int) -> list[Any]:
+    """Where a frame's attributes may be: its own functional groups, then the shared ones."""
+    groups = []
+    per_frame = dataset.get("PerFrameFunctionalGroupsSequence") or []
+    shared = dataset.get("SharedFunctionalGroupsSequence") or []
+    for holder in [*per_frame[frame : frame + 1], *shared[:1]]:
+        groups += [element.value[0] for element in holder if element.VR == "SQ" and element.value]
+    return groups
+
+
+def _slice_info(path: Path, frame: int | None, dataset: Any, holders: Sequence[Any]) -> SliceInfo:
+    shape = (int(dataset.Rows), int(dataset.Columns))
+    position = _numbers(holders, "ImagePositionPatient", 3)
+    orientation = _orientation(holders)
+    offsets = dataset.get("GridFrameOffsetVector")
+    if frame is not None and len(holders) == 1:
+        # A plain multi-frame file gives one position for all; offsets, if any, tell them apart.
+        if position is not None and offsets is not None and len(offsets) > frame:
+            axes = np.array([1.0, 0, 0, 0, 1, 0]) if orientation is None else orientation
+            position = position + float(offsets[frame]) * np.cross(axes[:3], axes[3:])
+        else:
+            position = None
+    location = None if frame is not None else _number(holders, "SliceLocation")
+    instance = frame if frame is not None else _number(holders, "InstanceNumber")
+    return SliceInfo(
+        path=path,
+        frame=frame,
+        shape=shape,
+        pixel_mm=_pixel_mm(holders, shape),
+        position=position,
+        orientation=orientation,
+        location_mm=location,
+        instance=None if instance is None else int(instance),
+        thickness_mm=_positive(holders, "SpacingBetweenSlices")
+        or _positive(holders, "SliceThickness"),
+        series=str(dataset.get("SeriesInstanceUID") or ""),
+        is_localizer="LOCALIZER" in [str(v).upper() for v in dataset.get("ImageType") or []],
+    )
+
+
+def _numbers(holders: Sequence[Any], name: str, length: int) -> FloatArray | None:
+    """Return the first usable value among the holders: `length` finite numbers."""
+    for holder in holders:
+        try:
+            value = np.atleast_1d(np.asarray(holder.get(name), dtype=float))
+        except (TypeError, ValueError):  # missing, or text where a number should be
+            continue
+        if value.shape == (length,) and np.isfinite(value).all():
+            return value
+    return None
+
+
+def _number(holders: Sequence[Any], name: str) -> float | None:
+    value = _numbers(holders, name, 1)
+    return None if value is None else float(value[0])
+
+
+def _positive(holders: Sequence[Any], name: str) -> float | None:
+    value = _number(holders, name)
+    # SpacingBetweenSlices is negative in some exports; its size is still right.
+    return abs(value) if value else None
+
+
+def _orientation(holders: Sequence[Any]) -> FloatArray | None:
+    value = _numbers(holders, "ImageOrientationPatient", 6)
+    if value is None:
+        return None
+    normal = np.cross(value[:3], value[3:])
+    return value if np.isclose(np.linalg.norm(normal), 1, atol=0.05) else None
+
+
+def _pixel_mm(holders: Sequence[Any], shape: tuple[int, int]) -> tuple[float, float] | None:
+    for name in ("PixelSpacing", "ImagerPixelSpacing"):
+        value = _numbers(holders, name, 2)
+        if value is not None and (value > 0).all():
+            return float(value[0]), float(value[1])
+    diameter_mm = _positive(holders, "ReconstructionDiameter")
+    return (diameter_mm / max(shape),) * 2 if diameter_mm else None
+
+
+def _decode(
+    slices: Sequence[SliceInfo], refused: list[str]
+) -> tuple[list[Image | None], list[str]]:
+    """Decode each slice to Hounsfield units; None where that fails."""
+    images: list[Image | None] = []
+    notes: dict[str, None] = {}  # a remark counts once however many slices share it
+    opened: tuple[Path, Any] | None = None
+    for info in slices:
+        try:
+            if opened is None or opened[0] != info.path:
+                opened = (info.path, _open(info.path))
+            dataset = opened[1]
+            raw = pixel_array(dataset, index=info.frame)
+            holders = [dataset]
+            if info.frame is not None:
+                holders = [*_frame_groups(dataset, info.frame), dataset]
+            images.append(to_hu(raw, _encoding(dataset, holders), notes))
+        except Exception as error:  # decoders raise whatever they like on damaged data
+            name = info.path.name if info.frame is None else f"{info.path.name}[{info.frame}]"
+            refused.append(f"{name}: {_brief(error)}")
+            images.append(None)
+    return images, list(notes)
+
+
+def _open(path: Path) -> Any:
+    dataset = pydicom.dcmread(path, force=True)
+    meta = getattr(dataset, "file_meta", None)
+    if meta is None or "TransferSyntaxUID" not in meta:
+        is_implicit, is_little = dataset.original_encoding
+        explicit = ExplicitVRLittleEndian if is_little else ExplicitVRBigEndian
+        dataset.file_meta = meta or FileMetaDataset()
+        dataset.file_meta.TransferSyntaxUID = ImplicitVRLittleEndian if is_implicit else explicit
+    return dataset
+
+
+def _encoding(dataset: Any, holders: Sequence[Any]) -> Encoding:
+    return Encoding(
+        slope=_number(holders, "RescaleSlope"),
+        intercept=_number(holders, "RescaleIntercept"),
+        padding_value=_number([dataset], "PixelPaddingValue"),
+        padding_limit=_number([dataset], "PixelPaddingRangeLimit"),
+        is_monochrome1=dataset.get("PhotometricInterpretation") == "MONOCHROME1",
+        is_signed=bool(dataset.get("PixelRepresentation")),
+        bits_stored=int(dataset.get("BitsStored") or 16),
+    )

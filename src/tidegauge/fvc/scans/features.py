@@ -1,0 +1,213 @@
+"""Numbers from a segmented scan: size, density and texture of the lungs, each with its range.
+
+Densities come from every voxel of the scan through one histogram per third of the lungs; texture
+and the rim are measured on the working grid of the segmentation.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+from tidegauge.fvc.scans.segmentation import Lungs
+from tidegauge.fvc.scans.series import Volume
+
+FloatArray = NDArray[np.float64]
+
+_LOWEST_HU, _HIGHEST_HU = -1024, 3071
+_levels_hu = np.arange(_LOWEST_HU, _HIGHEST_HU + 1, dtype=float)
+_EMPHYSEMA_BELOW_HU = -950
+_HIGH_ATTENUATION_HU = (-600, -250)
+_FEWEST_SLICES = 5  # fewer cannot tell a volume
+_CUT_SHARE = 0.4  # lungs this large in the first or last slice, against the largest, are cut off
+_RIM_MM = 12.0
+_GREY_LEVEL_HU = 50.0  # of the co-occurrence matrix
+THIRDS = ("upper", "middle", "lower")
+
+
+class Feature(NamedTuple):
+    """What a column holds: its unit, what a living adult can have, and its meaning."""
+
+    unit: str
+    lowest: float
+    highest: float
+    meaning: str
+
+
+_SHARE = ("share", 0.0, 1.0)
+FEATURES: dict[str, Feature] = {
+    "lung_volume_ml": Feature("ml", 300, 12_000, "both lungs, without the trachea"),
+    "lung_height_mm": Feature("mm", 60, 450, "from apex to base"),
+    "lung_mass_g": Feature("g", 100, 4_000, "volume times density, air as 0 and water as 1 g/ml"),
+    "mean_hu": Feature("HU", -980, -50, "mean density"),
+    "sd_hu": Feature("HU", 10, 600, "standard deviation of density"),
+    "p10_hu": Feature("HU", -1024, -100, "10th percentile"),
+    "p25_hu": Feature("HU", -1024, 0, "25th percentile"),
+    "median_hu": Feature("HU", -1024, 50, "50th percentile"),
+    "p75_hu": Feature("HU", -1024, 100, "75th percentile"),
+    "p90_hu": Feature("HU", -1000, 300, "90th percentile"),
+    "skewness": Feature("1", -5, 15, "skewness of density; fibrosis lowers it"),
+    "kurtosis": Feature("1", -3, 200, "excess kurtosis of density; fibrosis lowers it"),
+    "low_attenuation_share": Feature(*_SHARE, "below -950 HU: emphysema"),
+    "high_attenuation_share": Feature(*_SHARE, "-600 to -250 HU: ground glass, reticulation"),
+    "dense_share": Feature(*_SHARE, "above -250 HU: consolidation, vessels"),
+    "entropy_bits": Feature("bits", 0, 12, "entropy of density in steps of 16 HU"),
+    "gradient_hu_per_mm": Feature("HU/mm", 0, 500, "mean slope of density within a slice"),
+    "homogeneity_share": Feature(*_SHARE, "co-occurrence homogeneity of neighbours, 50 HU steps"),
+    "contrast": Feature("1", 0, 400, "co-occurrence contrast of neighbours, 50 HU steps"),
+    "rim_mean_hu": Feature("HU", -980, 50, "mean density within 12 mm of the edge"),
+    "rim_high_attenuation_share": Feature(*_SHARE, "-600 to -250 HU within 12 mm of the edge"),
+}
+for _third in THIRDS:
+    FEATURES |= {
+        f"{_third}_volume_share": Feature(*_SHARE, f"of the lungs, {_third} third of their height"),
+        f"{_third}_mean_hu": Feature("HU", -1000, 50, f"mean density, {_third} third"),
+        f"{_third}_high_attenuation_share": Feature(*_SHARE, f"-600 to -250 HU, {_third} third"),
+        f"{_third}_dense_share": Feature(*_SHARE, f"above -250 HU, {_third} third"),
+    }
+_NEEDS_WHOLE_LUNGS = (
+    *("lung_volume_ml", "lung_height_mm", "lung_mass_g"),
+    *(name for name in FEATURES if name.startswith(THIRDS)),
+)
+
+
+class Measured(NamedTuple):
+    """A value for every feature, NaN where there is none, and what the user should know."""
+
+    values: dict[str, float]
+    warnings: list[str]
+
+
+def measure_lungs(volume: Volume, lungs: Lungs) -> Measured:
+    """Measure every feature of `FEATURES`; what cannot be known or true is NaN with a warning."""
+    histograms = _histograms(volume, lungs)
+    values = _density(histograms.sum(axis=0)) | _thirds(histograms) | _texture(lungs)
+    values |= _size(values["mean_hu"], lungs)
+    warnings = []
+    if why := _incomplete(volume, lungs):
+        warnings.append(f"{why}: volume, height, mass and thirds are missing")
+        values |= dict.fromkeys(_NEEDS_WHOLE_LUNGS, np.nan)
+    for name, feature in FEATURES.items():
+        if not (feature.lowest <= values[name] <= feature.highest or np.isnan(values[name])):
+            warnings.append(
+                f"{name}={values[name]:.4g} {feature.unit} is outside "
+                f"{feature.lowest:g} to {feature.highest:g}: missing"
+            )
+            values[name] = np.nan
+    return Measured({name: values[name] for name in FEATURES}, warnings)
+
+
+def _incomplete(volume: Volume, lungs: Lungs) -> str:
+    """Say why the lungs are not there as a whole; empty if they are."""
+    if len(volume.hu) < _FEWEST_SLICES:
+        return f"{len(volume.hu)} slices"
+    areas = lungs.mask.sum(axis=(1, 2))
+    cut = [
+        end
+        for end, area in (("top", areas[0]), ("bottom", areas[-1]))
+        if area > _CUT_SHARE * areas.max()
+    ]
+    return f"lungs cut off at the {' and '.join(cut)} of the scan" if cut else ""
+
+
+def _size(mean_hu: float, lungs: Lungs) -> dict[str, float]:
+    n_slices = int(lungs.mask.any(axis=(1, 2)).sum())
+    return {
+        "lung_volume_ml": lungs.volume_ml,
+        "lung_height_mm": n_slices * lungs.spacing_mm[0],
+        "lung_mass_g": lungs.volume_ml * (mean_hu + 1000) / 1000,
+    }
+
+
+def _histograms(volume: Volume, lungs: Lungs) -> FloatArray:
+    """Voxels at each Hounsfield unit, one row a third of the lungs' height."""
+    slices = np.flatnonzero(lungs.mask.any(axis=(1, 2)))
+    first, height = slices[0], slices[-1] - slices[0] + 1
+    z_block, y_block, x_block = lungs.blocks
+    histograms = np.zeros((len(THIRDS), len(_levels_hu)))
+    for index in slices:
+        inside = lungs.mask[index].repeat(y_block, axis=0).repeat(x_block, axis=1)
+        rows, columns = inside.shape
+        third = min((index - first) * len(THIRDS) // height, len(THIRDS) - 1)
+        for image in volume.hu[index * z_block : (index + 1) * z_block, :rows, :columns]:
+            level = np.clip(image[inside], _LOWEST_HU, _HIGHEST_HU).astype(np.intp) - _LOWEST_HU
+            histograms[third] += np.bincount(level, minlength=len(_levels_hu))
+    return histograms
+
+
+def _density(counts: FloatArray) -> dict[str, float]:
+    weights = counts / counts.sum()
+    mean = float(weights @ _levels_hu)
+    sd = float(np.sqrt(weights @ (_levels_hu - mean) ** 2)) or np.nan
+    z = (_levels_hu - mean) / sd
+    percentiles = np.interp([0.1, 0.25, 0.5, 0.75, 0.9], weights.cumsum(), _levels_hu)
+    coarse = weights.reshape(-1, 16).sum(axis=1)
+    coarse = coarse[coarse > 0]
+    names = ("p10_hu", "p25_hu", "median_hu", "p75_hu", "p90_hu")
+    return {
+        "mean_hu": mean,
+        "sd_hu": sd,
+        **dict(zip(names, map(float, percentiles), strict=True)),
+        "skewness": float(weights @ z**3),
+        "kurtosis": float(weights @ z**4) - 3,
+        "low_attenuation_share": float(weights[_levels_hu < _EMPHYSEMA_BELOW_HU].sum()),
+        "high_attenuation_share": _high_attenuation(weights),
+        "dense_share": _dense(weights),
+        "entropy_bits": float(-(coarse * np.log2(coarse)).sum()),
+    }
+
+
+def _high_attenuation(weights: FloatArray) -> float:
+    low, high = _HIGH_ATTENUATION_HU
+    return float(weights[(_levels_hu >= low) & (_levels_hu < high)].sum())
+
+
+def _dense(weights: FloatArray) -> float:
+    _, low = _HIGH_ATTENUATION_HU
+    return float(weights[_levels_hu >= low].sum())
+
+
+def _thirds(histograms: FloatArray) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for third, counts in zip(THIRDS, histograms, strict=True):
+        weights = counts / counts.sum() if counts.any() else np.full_like(counts, np.nan)
+        values |= {
+            f"{third}_volume_share": float(counts.sum() / histograms.sum()),
+            f"{third}_mean_hu": float(weights @ _levels_hu),
+            f"{third}_high_attenuation_share": _high_attenuation(weights),
+            f"{third}_dense_share": _dense(weights),
+        }
+    return values
+
+
+def _texture(lungs: Lungs) -> dict[str, float]:
+    """How density changes from place to place, and what it is near the edge."""
+    mask, pixels_mm = lungs.mask, lungs.spacing_mm[1:]
+    steps, slopes, rims = [], [], []
+    for index in np.flatnonzero(mask.any(axis=(1, 2))):
+        inside, hu = mask[index], lungs.hu[index]
+        pairs = inside[:, 1:] & inside[:, :-1]
+        steps.append((hu[:, 1:] - hu[:, :-1])[pairs])
+        rows, columns = (np.diff(hu, axis=a)[: hu.shape[0] - 1, : hu.shape[1] - 1] for a in (0, 1))
+        whole = inside[:-1, :-1] & inside[1:, :-1] & inside[:-1, 1:]
+        slopes.append(np.hypot(rows / pixels_mm[0], columns / pixels_mm[1])[whole])
+        padded = np.pad(inside, 1)
+        depth = ndimage.distance_transform_edt(padded, sampling=pixels_mm)[1:-1, 1:-1]
+        rims.append(hu[inside & (depth <= _RIM_MM)])
+    levels = np.concatenate(steps) / _GREY_LEVEL_HU
+    slope, rim = np.concatenate(slopes), np.concatenate(rims)
+    low, high = _HIGH_ATTENUATION_HU
+    return {
+        "gradient_hu_per_mm": _mean(slope),
+        "homogeneity_share": _mean(1 / (1 + levels**2)),
+        "contrast": _mean(levels**2),
+        "rim_mean_hu": _mean(rim),
+        "rim_high_attenuation_share": _mean((rim >= low) & (rim < high)),
+    }
+
+
+def _mean(values: NDArray[np.floating | np.bool_]) -> float:
+    return float(np.mean(values, dtype=np.float64)) if values.size else np.nan

@@ -1,0 +1,121 @@
+"""Stored pixel values to Hounsfield units: rescale, padding, inversion, undeclared corners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegauge.fvc.scans.series import AIR_HU, Image
+
+_HIGHEST_HU = 3071
+_LARGEST_SIDE = 768  # larger images are shrunk: lungs need no finer pixels
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How an image's stored values are to be read; None where its header is silent."""
+
+    slope: float | None
+    intercept: float | None
+    padding_value: float | None
+    padding_limit: float | None
+    is_monochrome1: bool
+    is_signed: bool
+    bits_stored: int
+
+
+def to_hu(raw: NDArray[Any], encoding: Encoding, notes: dict[str, None]) -> Image:
+    """Return Hounsfield units; padding and what lies outside the scanned circle become air.
+
+    Parameters
+    ----------
+    raw : array
+        Stored values, ``[y, x]``.
+    notes : dict
+        Remarks for the user, as keys: one counts once however many images share it.
+    """
+    slope, intercept = encoding.slope, encoding.intercept
+    if slope is None and intercept is None and raw.min() >= 0:
+        notes["no rescale intercept: -1024 assumed"] = None
+        intercept = float(AIR_HU)
+    slope, intercept = slope or 1.0, intercept or 0.0
+    hu = _rescaled(raw, slope, intercept)
+    if encoding.is_monochrome1 and _border(hu) > -500:
+        hu = _turned_back(hu, raw, slope, intercept, encoding, notes)
+    hu[_padding(raw, encoding)] = AIR_HU
+    _clear_outside_circle(hu)
+    return _shrunk(hu)
+
+
+def _rescaled(raw: NDArray[Any], slope: float, intercept: float) -> Image:
+    if slope == 1 and intercept.is_integer() and raw.dtype.kind in "iu":
+        values = raw.astype(np.int32) + np.int32(intercept)
+    else:
+        values = np.rint(raw * slope + intercept)
+    hu: Image = np.clip(values, AIR_HU, _HIGHEST_HU).astype(np.int16)
+    return hu
+
+
+def _turned_back(
+    hu: Image,
+    raw: NDArray[Any],
+    slope: float,
+    intercept: float,
+    encoding: Encoding,
+    notes: dict[str, None],
+) -> Image:
+    """Undo an inversion of the stored values, if there was one.
+
+    By the standard MONOCHROME1 changes the display only, but some writers invert the values: then
+    the air around the patient reads as dense, and one of these readings makes it air again.
+    """
+    full_range = -1 if encoding.is_signed else (1 << encoding.bits_stored) - 1
+    for ends in (full_range, 4095, int(raw.min()) + int(raw.max())):
+        values = ends - raw.astype(np.int64)
+        if -1300 < _border(values) * slope + intercept < -700:
+            notes["MONOCHROME1 with inverted values: turned back"] = None
+            return _rescaled(values, slope, intercept)
+    return hu
+
+
+def _border(image: NDArray[Any]) -> float:
+    """Return the median along the edge, which is air around most patients."""
+    edges = (image[0], image[-1], image[:, 0], image[:, -1])
+    return float(np.median(np.concatenate(edges)))
+
+
+def _padding(raw: NDArray[Any], encoding: Encoding) -> NDArray[np.bool_]:
+    """Return the pixels that the header declares to be padding."""
+    value, limit = encoding.padding_value, encoding.padding_limit
+    if value is None:
+        return np.zeros(raw.shape, dtype=bool)
+    low, high = sorted((value, value if limit is None else limit))
+    # The value is often written with the wrong sign: 63536 where the image holds -2000.
+    same_bits = raw.astype(np.int64) % 65536 == int(value) % 65536
+    padding: NDArray[np.bool_] = ((raw >= low) & (raw <= high)) | same_bits
+    return padding
+
+
+def _clear_outside_circle(hu: Image) -> None:
+    """Turn an undeclared filling of the corners, such as 0 HU, into air."""
+    corners = hu[[0, 0, -1, -1], [0, -1, 0, -1]]
+    if corners[0] <= -500 or (corners != corners[0]).any():
+        return
+    rows, columns = (np.linspace(-1, 1, n) for n in hu.shape)
+    outside = rows[:, None] ** 2 + columns**2 > 0.98
+    same = hu == corners[0]
+    if same[outside].mean() > 0.9 and same[~outside].mean() < 0.5:
+        hu[outside & same] = AIR_HU
+
+
+def _shrunk(hu: Image) -> Image:
+    factor = -(-max(hu.shape) // _LARGEST_SIDE)
+    if factor == 1:
+        return hu
+    rows, columns = (n // factor for n in hu.shape)
+    blocks = hu[: rows * factor, : columns * factor].reshape(rows, factor, columns, factor)
+    small: Image = blocks.mean(axis=(1, 3)).astype(np.int16)
+    return small

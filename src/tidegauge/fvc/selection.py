@@ -1,0 +1,183 @@
+"""All candidate forecasters fitted, recalibrated, stacked and compared on one training cohort.
+
+Every choice is made on out-of-fold forecasts of the training patients' last three visits:
+recalibration, weights of the stack, and which candidate is used. Nothing else is ever looked at,
+so an outer cross-validation around `fit_panel` scores the whole procedure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegauge.engine.parallel import parallel_map
+from tidegauge.fvc.data.cohort import Cohort, IntArray
+from tidegauge.fvc.data.covariates import TABLE_COVARIATES
+from tidegauge.fvc.decision import decide
+from tidegauge.fvc.forecasters import DRAWS, Fitted, Forecaster
+from tidegauge.fvc.forecasters.carry import Carry
+from tidegauge.fvc.forecasters.direct import Direct
+from tidegauge.fvc.forecasters.hierarchical import Hierarchical
+from tidegauge.fvc.forecasters.linear import Linear
+from tidegauge.fvc.forecasters.quantile import Quantile
+from tidegauge.fvc.forecasters.stack import Blend, Member, fit_stack
+from tidegauge.fvc.recalibration import Calibration, fit_calibration
+from tidegauge.progress import SILENT, Progress
+from tidegauge.scores import FloatArray, laplace_log_likelihood
+
+STACK = "stack"
+INNER_FOLDS = 5
+LEAST_PATIENTS = 10  # fewer cannot be split into folds that say anything
+
+FORECASTERS: dict[str, Forecaster] = {
+    forecaster.name: forecaster
+    for forecaster in (
+        Carry(),
+        Linear(),
+        Quantile(),
+        Direct(),
+        Direct("direct-wide", shift_covariates=TABLE_COVARIATES, shift_ridge=0.1),
+        Hierarchical(),
+        Direct("direct-scan", scans=True),
+        Hierarchical("hierarchical-scan", scans=True),
+    )
+}
+_STACKED = ("quantile", "direct", "hierarchical", "direct-scan", "hierarchical-scan")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What a training cohort led to.
+
+    Attributes
+    ----------
+    blends : dict
+        Ready to forecast, by name; ``stack`` among them.
+    inner_scores : dict
+        Mean out-of-fold score of each candidate over the visits that score.
+    chosen : str
+        The candidate with the best of these.
+    """
+
+    blends: dict[str, Blend]
+    inner_scores: dict[str, float]
+    chosen: str
+
+    @property
+    def best(self) -> Blend:
+        """The chosen candidate."""
+        return self.blends[self.chosen]
+
+    @property
+    def outlook(self) -> Blend:
+        """The one to draw a patient's course with.
+
+        The direct models are fitted where visits score, some 40 weeks on, and say little of the
+        weeks before. The hierarchical model describes the whole course from the first visit.
+        """
+        whole = [name for name in self.blends if name.startswith("hierarchical")]
+        if not whole:
+            return self.best
+        return self.blends[max(whole, key=lambda name: self.inner_scores[name])]
+
+
+def candidates(cohort: Cohort) -> tuple[str, ...]:
+    """Return the forecasters this cohort allows: those with scans need scan features."""
+    scans = bool(np.isfinite(cohort.baselines.features).any())
+    return tuple(name for name in FORECASTERS if scans or not name.endswith("-scan"))
+
+
+def fit_panel(
+    cohort: Cohort,
+    *,
+    seed: int,
+    names: tuple[str, ...] | None = None,
+    workers: int | None = 1,
+    progress: Progress = SILENT,
+) -> Panel:
+    """Fit every candidate on a cohort and choose among them by inner cross-validation.
+
+    `workers` is as in `parallel_map`: None for one process a core.
+    """
+    names = names or candidates(cohort)
+    rows = cohort.scored()
+    fold = assign_folds(cohort.n_patients, INNER_FOLDS, seed)
+    fits, unseen = _fit_all(cohort, names, rows, fold, seed, workers, progress)
+    questions, true_ml = cohort.questions(rows), cohort.fvc_ml[rows]
+    blends: dict[str, Blend] = {}
+    calibrated: dict[str, FloatArray] = {}
+    for name in names:
+        calibration = fit_calibration(unseen[name], true_ml, cohort.baselines, questions)
+        calibrated[name] = calibration.apply(unseen[name], cohort.baselines, questions)
+        blends[name] = Blend((Member(name, fits[name], calibration),), (1.0,))
+    stacked = [name for name in names if name in _STACKED]
+    if len(stacked) > 1:
+        stack = fit_stack([calibrated[n] for n in stacked], true_ml, fold[questions.patient])
+        calibrated[STACK] = stack.unseen_draws
+        kept = [(blends[n].members[0], w) for n, w in zip(stacked, stack.weights, strict=True) if w]
+        blends[STACK] = Blend(tuple(m for m, _ in kept), tuple(w for _, w in kept))
+    scores = {name: _mean_score(draws, true_ml) for name, draws in calibrated.items()}
+    return Panel(blends, scores, max(scores, key=lambda name: scores[name]))
+
+
+def fit_one(cohort: Cohort, name: str, *, seed: int) -> Blend:
+    """Fit one forecaster without recalibration: quick, and all a tiny cohort allows."""
+    fitted = FORECASTERS[name].fit(cohort, seed=seed)
+    return Blend((Member(name, fitted, Calibration()),), (1.0,))
+
+
+def assign_folds(n_patients: int, n_folds: int, seed: int) -> IntArray:
+    """Return each patient's fold: random, of sizes that differ by one at most."""
+    fold: IntArray = np.random.default_rng(seed).permutation(n_patients) % n_folds
+    return fold
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """Fit one forecaster, on all patients or without one fold, which it then forecasts."""
+
+    name: str
+    cohort: Cohort
+    fold: IntArray
+    held: int | None
+    seed: int
+
+
+def _fit_all(
+    cohort: Cohort,
+    names: tuple[str, ...],
+    rows: IntArray,
+    fold: IntArray,
+    seed: int,
+    workers: int | None,
+    progress: Progress,
+) -> tuple[dict[str, Fitted], dict[str, FloatArray]]:
+    held: list[int | None] = [None, *range(INNER_FOLDS)]
+    tasks = [_Task(name, cohort, fold, k, seed) for name in names for k in held]
+    results = parallel_map(
+        _run, tasks, workers=workers, label="fitting forecasters", progress=progress
+    )
+    fits: dict[str, Fitted] = {}
+    unseen = {name: np.empty((len(rows), DRAWS)) for name in names}
+    for task, (fitted, draws) in zip(tasks, results, strict=True):
+        if task.held is None:
+            fits[task.name] = fitted
+        else:
+            unseen[task.name][fold[cohort.patient[rows]] == task.held] = draws
+    return fits, unseen
+
+
+def _run(task: _Task) -> tuple[Fitted, FloatArray]:
+    forecaster, cohort = FORECASTERS[task.name], task.cohort
+    if task.held is None:
+        return forecaster.fit(cohort, seed=task.seed), np.empty((0, DRAWS))
+    fitted = forecaster.fit(cohort.take(np.flatnonzero(task.fold != task.held)), seed=task.seed)
+    rows = cohort.scored()
+    asked = rows[task.fold[cohort.patient[rows]] == task.held]
+    return fitted, fitted.forecast(cohort.baselines, cohort.questions(asked))
+
+
+def _mean_score(draws: FloatArray, true_ml: FloatArray) -> float:
+    decision = decide(draws)
+    return float(laplace_log_likelihood(true_ml, decision.fvc_ml, decision.confidence_ml).mean())

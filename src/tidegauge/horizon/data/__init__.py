@@ -1,0 +1,1 @@
+"""Records to arrays; knows no model. Imports schema and io only."""

@@ -1,0 +1,254 @@
+"""One pass over the run records: what remains is small however long the file.
+
+Agent runs become counts per (agent, task); human runs and one entry per task are kept.
+"""
+
+from __future__ import annotations
+
+import filecmp
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidegauge.errors import InputError, RunFileError
+from tidegauge.horizon.data.filters import RowFilter, Sieve
+from tidegauge.progress import SILENT, Progress
+from tidegauge.schema.faults import HUMAN, show_value
+from tidegauge.schema.runs import RunReader, RunRecord
+
+RE_BENCH = "RE-Bench"
+UNKNOWN_SOURCE = "unknown"
+REMEMBERED_RUNS = 1_000_000  # bounds memory: repeated runs are looked for among so many
+_ROWS_PER_UPDATE = 50_000
+_TICKS = 2**40
+
+
+@dataclass(slots=True)
+class TaskEntry:
+    """What every row of a task must agree on, and where it was first said."""
+
+    family: str
+    human_minutes: float
+    human_source: str
+    task_source: str | None
+    usual_source: str
+    where: str
+
+    @property
+    def source(self) -> str:
+        """HCAST, SWAA, RE-Bench...; by task id where the column is missing."""
+        return self.task_source or self.usual_source
+
+
+@dataclass(slots=True)
+class CellCount:
+    """Runs of one agent at one task."""
+
+    attempts: int = 0
+    successes: int = 0
+    full_scores: int = 0
+    other_score_ticks: int = 0
+
+    @property
+    def score_sum(self) -> float:
+        """Sum of the continuous scores, exact to 2**-40: the order of rows never matters."""
+        return self.full_scores + self.other_score_ticks / _TICKS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HumanRun:
+    """One timed human attempt."""
+
+    task: str
+    minutes: float
+    success: bool
+
+
+@dataclass
+class Tally:
+    """The records of one analysis, counted.
+
+    Attributes
+    ----------
+    tasks : dict
+        Task id to its entry.
+    cells : dict
+        Agent to task id to its counts.
+    human_runs : list of HumanRun
+        Every human row, in file order.
+    n_rows, n_repeated : int
+        Rows read, and rows that repeat an earlier run and are counted once.
+    notes : list of str
+        What was done about odd but valid input.
+    sha256 : dict
+        File name to the hash of its uncompressed bytes.
+    """
+
+    tasks: dict[str, TaskEntry] = field(default_factory=dict)
+    cells: dict[str, dict[str, CellCount]] = field(default_factory=dict)
+    human_runs: list[HumanRun] = field(default_factory=list)
+    n_rows: int = 0
+    n_repeated: int = 0
+    notes: list[str] = field(default_factory=list)
+    sha256: dict[str, str] = field(default_factory=dict)
+    _seen: set[int] = field(default_factory=set, repr=False)
+
+    def add(self, record: RunRecord, reader: RunReader) -> None:
+        """Count one record; a disagreement with an earlier row of its task is a fault."""
+        self.n_rows += 1
+        entry = self.tasks.get(record.task_id)
+        if entry is None:
+            self.tasks[record.task_id] = _entry_of(record, reader)
+        elif not _agree(entry, record, reader):
+            return
+        if record.run_id is not None and self._is_repeated(record):
+            self.n_repeated += 1
+        elif record.alias == HUMAN:
+            run = HumanRun(record.task_id, record.duration_minutes, record.score_binarized == 1)
+            self.human_runs.append(run)
+        else:
+            cells = self.cells.setdefault(record.alias, {})
+            cell = cells.get(record.task_id)
+            if cell is None:
+                cell = cells[record.task_id] = CellCount()
+            cell.attempts += 1
+            cell.successes += record.score_binarized == 1
+            score = record.score_cont if record.score_cont is not None else record.score
+            if score is None:
+                score = record.score_binarized
+            if score == 1:
+                cell.full_scores += 1
+            elif score:
+                cell.other_score_ticks += round(score * _TICKS)
+
+    def _is_repeated(self, record: RunRecord) -> bool:
+        # The whole outcome is in the key: ids that merely restart per batch are other runs.
+        outcome = (record.score_binarized, record.started_at, record.completed_at)
+        try:
+            key = hash((record.run_id, record.alias, record.task_id, *outcome))
+        except TypeError:  # a run_id that is a list or an object names nothing
+            return False
+        if key in self._seen:
+            return True
+        if len(self._seen) < REMEMBERED_RUNS:
+            self._seen.add(key)
+        return False
+
+
+def read_tally(
+    sources: Sequence[Path | str],
+    *,
+    filters: Sequence[RowFilter] = (),
+    progress: Progress = SILENT,
+) -> Tally:
+    """Read files of run records in one pass, holding one line at a time.
+
+    Raises
+    ------
+    RunFileError
+        Faulty lines, tasks whose rows disagree, or no agent run at all.
+    InputError
+        A filter on a field that no record has, or filters that leave no agent run.
+    """
+    tally, sieve = Tally(), Sieve(filters)
+    problems: list[str] = []
+    n_problems = 0
+    for source in _distinct(sources, tally):
+        reader = RunReader(source, keep_unknown=sieve.needs_unknown)
+        with progress.step(f"reading {reader.name}") as step:
+            for record in sieve(reader) if filters else reader:
+                tally.add(record, reader)
+                if tally.n_rows % _ROWS_PER_UPDATE == 0:
+                    step.update(tally.n_rows)
+        tally.sha256[reader.name] = reader.sha256.hexdigest()
+        try:
+            reader.raise_problems()
+        except RunFileError as error:
+            problems += error.problems
+            n_problems += error.n_problems
+    if not n_problems and (problem := sieve.problem(any_agent=bool(tally.cells))):
+        raise InputError(problem)
+    if not n_problems and not tally.cells:
+        names = ", ".join(map(str, sources))
+        problems, n_problems = [f"{names}: no agent runs, every alias is 'human'; add some"], 1
+    if n_problems:
+        raise RunFileError(problems, n_problems)
+    tally.notes += sieve.notes()
+    _note_repeats(tally)
+    return tally
+
+
+def _distinct(sources: Iterable[Path | str], tally: Tally) -> list[Path | str]:
+    """Drop a file that is given twice, under whatever name: its runs happened once."""
+    kept: list[Path | str] = []
+    for source in sources:
+        same = next((other for other in kept if _is_same_file(source, other)), None)
+        if same is None:
+            kept.append(source)
+        elif str(same) == str(source):
+            tally.notes.append(f"{source} is given twice: read once")
+        else:
+            tally.notes.append(f"{source} has the same content as {same}: read once")
+    return kept
+
+
+def _is_same_file(one: Path | str, other: Path | str) -> bool:
+    if str(one) == str(other):
+        return True
+    # Pipes are read once only, so only files on disk are compared, and those only if alike in size.
+    return (
+        "-" not in (str(one), str(other))
+        and Path(one).is_file()
+        and Path(other).is_file()
+        and filecmp.cmp(one, other, shallow=False)
+    )
+
+
+def _note_repeats(tally: Tally) -> None:
+    if tally.n_repeated:
+        tally.notes.append(
+            f"{tally.n_repeated:,} rows repeat an earlier run (same run_id, agent, task, score and "
+            "times): counted once"
+        )
+    if len(tally._seen) >= REMEMBERED_RUNS:
+        tally.notes.append(
+            f"repeated runs were looked for among the first {REMEMBERED_RUNS:,} runs only"
+        )
+    tally._seen.clear()
+
+
+def _entry_of(record: RunRecord, reader: RunReader) -> TaskEntry:
+    return TaskEntry(
+        family=record.task_family,
+        human_minutes=record.human_minutes,
+        human_source=record.human_source,
+        task_source=record.task_source or None,
+        usual_source=RE_BENCH if record.task_id.startswith("ai_rd_") else UNKNOWN_SOURCE,
+        where=f"{reader.name}:{reader.line}",
+    )
+
+
+def _agree(entry: TaskEntry, record: RunRecord, reader: RunReader) -> bool:
+    if (
+        entry.family == record.task_family
+        and entry.human_minutes == record.human_minutes
+        and entry.human_source == record.human_source
+        and (not record.task_source or entry.task_source == record.task_source)
+    ):
+        return True
+    if entry.task_source is None:
+        entry.task_source = record.task_source or None
+    shared = {
+        "task_family": (entry.family, record.task_family),
+        "human_minutes": (entry.human_minutes, record.human_minutes),
+        "human_source": (entry.human_source, record.human_source),
+        "task_source": (entry.task_source, record.task_source or entry.task_source),
+    }
+    differing = {name: pair for name, pair in shared.items() if pair[0] != pair[1]}
+    for name, (first, here) in differing.items():
+        reader.report(
+            f"{name}={show_value(here)}: task {show_value(record.task_id)} has "
+            f"{show_value(first)} at {entry.where}; "
+            "a task has one, so correct it or give the other version its own task_id"
+        )
+    return not differing

@@ -1,0 +1,259 @@
+"""From counted records to the arrays a model is built on.
+
+Agents, tasks and families are in a fixed order (tasks by family, then name), so that the order of
+rows in the file never matters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegauge.horizon.data.counts import RE_BENCH, HumanRun, Tally, TaskEntry
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+BASELINE = "baseline"
+_SAME_MINUTES = 1e-3  # durations are whole milliseconds, human_minutes has three decimals
+
+
+@dataclass(frozen=True)
+class Design:
+    """What every horizon model is fitted to.
+
+    Attributes
+    ----------
+    agents, tasks, families : tuple of str
+        The coordinates; tasks are sorted by family.
+    task_family : ndarray of int, shape (task,)
+        Index into `families`.
+    human_minutes : ndarray, shape (task,)
+        The file's own length of each task.
+    task_source : tuple of str
+        HCAST, SWAA, RE-Bench... or ``unknown``, per task.
+    attempts, successes, score_sum : ndarray, shape (agent, task)
+        Counts of agent runs and the sum of their continuous scores.
+    run_task, run_log2 : ndarray, shape (run,)
+        Successful timed human runs: task index and log2 minutes.
+    failed_task, failed_log2 : ndarray, shape (failed,)
+        Failed timed human runs, censored at their duration where a model is asked to.
+    estimate_task, estimate_log2 : ndarray, shape (estimate,)
+        Estimates of a task's length.
+    agent_years : ndarray, shape (agent,)
+        Release of each agent in years from the mean date of those in the trend; NaN for an agent
+        that is not in it. Empty where no dates were given.
+    origin_day : float
+        That mean date, as a proleptic ordinal day.
+    agent_groups : tuple of str
+        Lab or model family of each agent. Empty where they are to be told from the names.
+    notes : tuple of str
+        What was done about odd but valid input.
+    """
+
+    agents: tuple[str, ...]
+    tasks: tuple[str, ...]
+    families: tuple[str, ...]
+    task_family: IntArray
+    human_minutes: FloatArray
+    task_source: tuple[str, ...]
+    attempts: FloatArray
+    successes: FloatArray
+    score_sum: FloatArray
+    run_task: IntArray
+    run_log2: FloatArray
+    failed_task: IntArray
+    failed_log2: FloatArray
+    estimate_task: IntArray
+    estimate_log2: FloatArray
+    agent_years: FloatArray = field(default_factory=lambda: np.empty(0))
+    origin_day: float = 0.0
+    agent_groups: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def log2_minutes(self) -> FloatArray:
+        """The file's own task lengths in log2 minutes."""
+        return np.log2(self.human_minutes)
+
+    @property
+    def coords(self) -> dict[str, Any]:
+        """Named dimensions of the models."""
+        return {
+            "agent": list(self.agents),
+            "task": list(self.tasks),
+            "family": list(self.families),
+            "run": np.arange(self.run_task.size),
+            "failed": np.arange(self.failed_task.size),
+            "estimate": np.arange(self.estimate_task.size),
+        }
+
+
+def build_design(tally: Tally) -> Design:
+    """Apply the rules for human durations, estimates and sources, and lay out the arrays."""
+    tasks = sorted(tally.tasks, key=lambda task: (tally.tasks[task].family, task))
+    index = {task: i for i, task in enumerate(tasks)}
+    families = sorted({entry.family for entry in tally.tasks.values()})
+    family_index = {family: i for i, family in enumerate(families)}
+    timed, notes = _timed_runs(tally)
+    estimates, estimate_notes = _estimates(tally, timed)
+    won = sorted(run for run in timed if run.success and run.minutes > 0)
+    failed = sorted(run for run in timed if not run.success and run.minutes > 0)
+    entries = [tally.tasks[task] for task in tasks]
+    agents = sorted(tally.cells)
+    cells = _cell_matrices(tally, agents, index)
+    return Design(
+        agents=tuple(agents),
+        tasks=tuple(tasks),
+        families=tuple(families),
+        task_family=np.array([family_index[entry.family] for entry in entries], dtype=np.int64),
+        human_minutes=np.array([entry.human_minutes for entry in entries]),
+        task_source=tuple(entry.source for entry in entries),
+        attempts=cells["attempts"],
+        successes=cells["successes"],
+        score_sum=cells["score_sum"],
+        run_task=_indices(won, index),
+        run_log2=_log2_minutes(won),
+        failed_task=_indices(failed, index),
+        failed_log2=_log2_minutes(failed),
+        estimate_task=np.array([index[task] for task in estimates], dtype=np.int64),
+        estimate_log2=np.log2([tally.tasks[task].human_minutes for task in estimates]),
+        notes=(*tally.notes, *notes, *estimate_notes, *_odd_notes(tally, won)),
+    )
+
+
+def human_table(design: Design) -> pd.DataFrame:
+    """Return the clean human side of the data, one row per timed success or estimate.
+
+    Returns
+    -------
+    DataFrame
+        task_id, task_family, duration_log2 (log2 minutes) and source_type: ``baseline`` for a
+        timed run, ``estimate`` for an estimate.
+    """
+    import pandas as pd
+
+    task = np.concatenate([design.run_task, design.estimate_task])
+    sizes = [design.run_task.size, design.estimate_task.size]
+    return pd.DataFrame(
+        {
+            "task_id": np.array(design.tasks, dtype=object)[task],
+            "task_family": np.array(design.families, dtype=object)[design.task_family[task]],
+            "duration_log2": np.concatenate([design.run_log2, design.estimate_log2]),
+            "source_type": np.repeat([BASELINE, "estimate"], sizes),
+        }
+    )
+
+
+def human_log2_mean(design: Design) -> tuple[IntArray, FloatArray]:
+    """Return per task its successful human runs and the mean of their log2 minutes.
+
+    Where there is none, the file's own human_minutes stands in.
+    """
+    n_tasks = len(design.tasks)
+    runs = np.bincount(design.run_task, minlength=n_tasks)
+    total = np.bincount(design.run_task, weights=design.run_log2, minlength=n_tasks)
+    return runs, np.divide(total, runs, out=design.log2_minutes.copy(), where=runs > 0)
+
+
+def is_estimate_written_as_run(entry: TaskEntry, run: HumanRun) -> bool:
+    """Tell whether a human row of a task that was not baselined repeats its estimate."""
+    return (
+        entry.human_source != BASELINE and abs(run.minutes - entry.human_minutes) <= _SAME_MINUTES
+    )
+
+
+def _timed_runs(tally: Tally) -> tuple[list[HumanRun], list[str]]:
+    """Keep the human rows whose duration is a completion time."""
+    windows, repeats, timed = [], [], []
+    for run in tally.human_runs:
+        entry = tally.tasks[run.task]
+        if entry.source == RE_BENCH:
+            windows.append(run)
+        elif is_estimate_written_as_run(entry, run):
+            repeats.append(run)
+        else:
+            timed.append(run)
+    notes = []
+    if windows:
+        notes.append(
+            f"{len(windows):,} RE-Bench human rows are fixed windows, not completion times: "
+            "each task's human_minutes counts as one estimate"
+        )
+    if repeats:
+        notes.append(
+            f"{len(repeats):,} human rows repeat the estimate of their task: counted once, "
+            "as the estimate"
+        )
+    if zero := sum(run.minutes <= 0 for run in timed):
+        notes.append(f"{zero:,} human rows have no duration: ignored")
+    return timed, notes
+
+
+def _estimates(tally: Tally, timed: list[HumanRun]) -> tuple[list[str], list[str]]:
+    """List the tasks whose human_minutes counts as one estimate."""
+    measured = {run.task for run in tally.human_runs}
+    succeeded = {run.task for run in timed if run.success and run.minutes > 0}
+    estimated, unmeasured, unsolved = [], [], []
+    for task, entry in sorted(tally.tasks.items()):
+        if entry.human_source != BASELINE or entry.source == RE_BENCH:
+            estimated.append(task)
+        elif task not in measured:
+            unmeasured.append(task)
+        elif task not in succeeded:
+            unsolved.append(task)
+    notes = []
+    if unmeasured:
+        notes.append(
+            f"{len(unmeasured):,} baseline tasks have no human row in the file: "
+            "their human_minutes counts as one estimate"
+        )
+    if unsolved:
+        notes.append(
+            f"{len(unsolved):,} baseline tasks have no successful human run: their length comes "
+            "from their family and the agents"
+        )
+    return sorted([*estimated, *unmeasured]), notes
+
+
+def _odd_notes(tally: Tally, won: list[HumanRun]) -> list[str]:
+    notes = []
+    if not won:
+        notes.append("no successful timed human run: task lengths rest on estimates alone")
+    tried = {task for cells in tally.cells.values() for task in cells}
+    if untried := len(tally.tasks) - len(tried):
+        notes.append(f"{untried:,} tasks were tried by no agent: they only inform task lengths")
+    for agent, cells in sorted(tally.cells.items()):
+        rates = {cell.successes / cell.attempts for cell in cells.values()}
+        if rates in ({0.0}, {1.0}):
+            notes.append(
+                f"{agent} {'always succeeds' if rates == {1.0} else 'never succeeds'}: "
+                "its horizon is bounded on one side only"
+            )
+    return notes
+
+
+def _cell_matrices(tally: Tally, agents: list[str], index: dict[str, int]) -> dict[str, FloatArray]:
+    matrices = {
+        name: np.zeros((len(agents), len(index))) for name in ("attempts", "successes", "score_sum")
+    }
+    for a, agent in enumerate(agents):
+        for task, cell in tally.cells[agent].items():
+            for name, matrix in matrices.items():
+                matrix[a, index[task]] = getattr(cell, name)
+    return matrices
+
+
+def _indices(runs: list[HumanRun], index: dict[str, int]) -> IntArray:
+    return np.array([index[run.task] for run in runs], dtype=np.int64)
+
+
+def _log2_minutes(runs: list[HumanRun]) -> FloatArray:
+    log2: FloatArray = np.log2(np.array([run.minutes for run in runs], dtype=float))
+    return log2

@@ -1,0 +1,1 @@
+"""The same log density, compiled with numba. Imports model and data."""

@@ -1,0 +1,172 @@
+"""Agents in the fused log density: their runs, their priors, and the trend they share."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tidegauge.horizon.density.buffer import (
+    ALPHA_PRIOR,
+    BETA_PRIOR,
+    CONSTANT_TREND,
+    FIRST_YEAR,
+    KINK,
+    LAST_YEAR,
+    LINEAR,
+    NOT_IN_TREND,
+    POOLED,
+    QUADRATIC,
+    TREND,
+)
+from tidegauge.horizon.density.jit import jit
+from tidegauge.horizon.density.logistic import logistic_terms
+from tidegauge.horizon.model.options import HINGE_YEARS
+from tidegauge.horizon.model.parameters import (
+    ALPHA,
+    GROUP_HORIZON,
+    GROUP_SLOPE,
+    LOG_DISCRIMINATION,
+    LOG_SLOPE,
+    MU_FAMILY,
+    MU_SLOPE,
+    RESIDUAL,
+    SIGMA_HORIZON,
+    SIGMA_SLOPE,
+    TREND_LEVEL,
+)
+
+
+@jit
+def _logistic(u):  # type: ignore[no-untyped-def]
+    return 1 / (1 + math.exp(-u)) if u > 0 else 1 - 1 / (1 + math.exp(u))
+
+
+@jit
+def trend_terms(kind, terms, year, first, last, slopes):  # type: ignore[no-untyped-def]
+    """Return the trend's log2 horizon at a year and write its slopes by the trend's terms."""
+    slopes[0] = 1.0
+    if kind == CONSTANT_TREND or year == NOT_IN_TREND:
+        slopes[1:] = 0
+        return terms[0]
+    slopes[1] = year
+    value = terms[0] + terms[1] * year
+    if kind == LINEAR:
+        return value
+    if kind == QUADRATIC:
+        slopes[2] = 0.5 * year * year
+        return value + terms[2] * slopes[2]
+    if kind == KINK:
+        share = _logistic(terms[3])
+        u = (year - first - (last - first) * share) / HINGE_YEARS
+        slopes[2] = HINGE_YEARS * (max(u, 0.0) + math.log1p(math.exp(-abs(u))))
+        slopes[3] = -terms[2] * _logistic(u) * (last - first) * share * (1 - share)
+        return value + terms[2] * slopes[2]
+    height, middle, rate = math.exp(terms[2]), terms[3], terms[1]
+    here, origin = 4 * rate * (year - middle) / height, -4 * rate * middle / height
+    risen, risen_origin = _logistic(here), _logistic(origin)
+    by_here, by_origin = risen * (1 - risen), risen_origin * (1 - risen_origin)
+    slopes[1] = 4 * (year - middle) * by_here + 4 * middle * by_origin
+    slopes[2] = height * (risen - risen_origin - here * by_here + origin * by_origin)
+    slopes[3] = 4 * rate * (by_origin - by_here)
+    return terms[0] + height * (risen - risen_origin)
+
+
+@jit
+def agent_priors(x, gradient, buffer, at, agents):  # type: ignore[no-untyped-def]
+    """Add the priors of every agent's curve: its own, or the one it shares with others."""
+    group, years, joint = agents
+    terms = x[at[TREND_LEVEL] : at[MU_FAMILY]]
+    by_terms = gradient[at[TREND_LEVEL] : at[MU_FAMILY]]
+    slopes = np.zeros(4)
+    has_groups = at[GROUP_HORIZON + 1] > at[GROUP_HORIZON]
+    logp = 0.0
+    for a in range(group.size):
+        alpha, log_slope = x[at[ALPHA] + a], x[at[LOG_SLOPE] + a]
+        g = int(group[a])
+        if joint[a] == 1:
+            log2_horizon = alpha * math.exp(-log_slope)
+            mean = trend_terms(
+                buffer[TREND], terms, years[a], buffer[FIRST_YEAR], buffer[LAST_YEAR], slopes
+            )
+            if has_groups:
+                mean += x[at[GROUP_HORIZON] + g]
+            log_sigma = x[at[SIGMA_HORIZON]]
+            scaled = (log2_horizon - mean) * math.exp(-log_sigma)
+            slope = -scaled * math.exp(-log_sigma)
+            logp -= 0.5 * scaled * scaled + log_sigma + log_slope
+            gradient[at[SIGMA_HORIZON]] += scaled * scaled - 1
+            gradient[at[ALPHA] + a] += slope * math.exp(-log_slope)
+            gradient[at[LOG_SLOPE] + a] -= slope * log2_horizon + 1
+            for i in range(terms.size):
+                by_terms[i] -= slope * slopes[i]
+            if has_groups:
+                gradient[at[GROUP_HORIZON] + g] -= slope
+        else:
+            scaled = (alpha - buffer[ALPHA_PRIOR]) / buffer[ALPHA_PRIOR + 1]
+            logp -= 0.5 * scaled * scaled
+            gradient[at[ALPHA] + a] -= scaled / buffer[ALPHA_PRIOR + 1]
+        logp += _slope_prior(x, gradient, buffer, at, a, g, has_groups)
+    return logp
+
+
+@jit
+def _slope_prior(x, gradient, buffer, at, a, g, has_groups):  # type: ignore[no-untyped-def]
+    log_slope = x[at[LOG_SLOPE] + a]
+    if buffer[POOLED] == 0:
+        beta = -math.exp(log_slope)
+        scaled = (beta - buffer[BETA_PRIOR]) / buffer[BETA_PRIOR + 1]
+        gradient[at[LOG_SLOPE] + a] += 1 - beta * scaled / buffer[BETA_PRIOR + 1]
+        return log_slope - 0.5 * scaled * scaled  # with the Jacobian of the logarithm
+    mean = x[at[MU_SLOPE]] + (x[at[GROUP_SLOPE] + g] if has_groups else 0.0)
+    log_sigma = x[at[SIGMA_SLOPE]]
+    scaled = (log_slope - mean) * math.exp(-log_sigma)
+    slope = -scaled * math.exp(-log_sigma)
+    gradient[at[LOG_SLOPE] + a] += slope
+    gradient[at[MU_SLOPE]] -= slope
+    gradient[at[SIGMA_SLOPE]] += scaled * scaled - 1
+    if has_groups:
+        gradient[at[GROUP_SLOPE] + g] -= slope
+    return -0.5 * scaled * scaled - log_sigma
+
+
+@jit
+def agent_runs(x, gradient, at, cells, mu_task, by_task):  # type: ignore[no-untyped-def]
+    """Add the binomial cells: the only part of size agents x tasks."""
+    n_tasks = mu_task.size
+    eta, won = np.empty(n_tasks), np.empty(n_tasks)
+    softplus, scratch = np.empty(n_tasks), np.empty(n_tasks)
+    has_residual = at[RESIDUAL + 1] > at[RESIDUAL]
+    has_sharpness = at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]
+    sharpness = np.ones(n_tasks)
+    if has_sharpness:
+        sharpness[:] = np.exp(x[at[LOG_DISCRIMINATION] : at[LOG_DISCRIMINATION] + n_tasks])
+    residual, by_residual = np.zeros(n_tasks), np.zeros(n_tasks)
+    if has_residual:
+        residual[:] = x[at[RESIDUAL] : at[RESIDUAL] + n_tasks]
+    by_sharpness = np.zeros(n_tasks)
+    logp = 0.0
+    for a in range(cells.shape[1]):
+        alpha, beta = x[at[ALPHA] + a], -math.exp(x[at[LOG_SLOPE] + a])
+        attempts, successes = cells[0, a], cells[1, a]
+        for t in range(n_tasks):
+            eta[t] = sharpness[t] * (alpha + beta * mu_task[t] + residual[t])
+        logistic_terms(eta, won, softplus, scratch)
+        by_alpha, by_beta, fit = 0.0, 0.0, 0.0
+        for t in range(n_tasks):
+            fit += successes[t] * eta[t] - attempts[t] * softplus[t]
+            left = successes[t] - attempts[t] * won[t]
+            by_sharpness[t] += left * eta[t]
+            left *= sharpness[t]
+            by_alpha += left
+            by_beta += left * mu_task[t]
+            by_task[t] += beta * left
+            by_residual[t] += left
+        logp += fit
+        gradient[at[ALPHA] + a] += by_alpha
+        gradient[at[LOG_SLOPE] + a] += beta * by_beta
+    if has_residual:
+        gradient[at[RESIDUAL] : at[RESIDUAL] + n_tasks] += by_residual
+    if has_sharpness:
+        gradient[at[LOG_DISCRIMINATION] : at[LOG_DISCRIMINATION] + n_tasks] += by_sharpness
+    return logp

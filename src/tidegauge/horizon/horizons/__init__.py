@@ -1,0 +1,1 @@
+"""From success curves to minutes. Imports model and data, and results of fits."""

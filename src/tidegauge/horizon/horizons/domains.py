@@ -1,0 +1,164 @@
+"""Horizons by domain: what an agent's horizon is among tasks of one family or of one source.
+
+A family shifts every agent's curve by its residual; a source is the average over its families.
+Without a residual an agent has one curve everywhere, and only refitting a source alone tells more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.subset import subset_tasks
+from tidegauge.horizon.horizons.averages import average_level
+from tidegauge.horizon.horizons.quantities import (
+    Interval,
+    log2_horizon,
+    minutes_interval,
+    share_beyond,
+)
+from tidegauge.horizon.horizons.tables import interval_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tidegauge.horizon.horizons.tables import Horizons
+    from tidegauge.horizon.model.parameters import Point
+    from tidegauge.horizon.sampler.fit import HorizonFit
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+SHIFTED, SAME, REFIT = "residual", "same curve", "refit"
+FEWEST_TASKS = FEWEST_RUNS = 5  # of a source, and of an agent there, to be worth a refit
+_RATES = {"p50": 0.5, "p80": 0.8}
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Tasks that belong together: a ``source`` or a ``family``."""
+
+    kind: str
+    name: str
+    tasks: BoolArray
+
+
+def domains_of(design: Design) -> list[Domain]:
+    """List sources, then families; a kind with one member only is no division at all."""
+    sources = np.array(design.task_source, dtype=object)
+    names = sorted(set(design.task_source))
+    found = [Domain("source", name, sources == name) for name in names] if len(names) > 1 else []
+    if len(design.families) > 1:
+        found += [
+            Domain("family", name, design.task_family == f)
+            for f, name in enumerate(design.families)
+        ]
+    return found
+
+
+def domains_table(fit: HorizonFit) -> pd.DataFrame | None:
+    """Return ``domains.csv`` from one posterior; None where there is one domain only."""
+    import pandas as pd
+
+    design = fit.design
+    point, longest = fit.point.flat(), float(design.human_minutes.max())
+    basis = SHIFTED if fit.options.has_residual else SAME
+    tables = []
+    for domain in domains_of(design):
+        shifts, weights = _parts(design, point, domain)
+        log2 = {}
+        for name, success in _RATES.items():
+            level = average_level(shifts, weights, success=success)
+            log2[name] = log2_horizon(
+                point.alpha, point.beta, success=success, logit=level[:, None]
+            )
+        tables.append(
+            _rows(
+                design,
+                domain,
+                basis,
+                {name: minutes_interval(draws) for name, draws in log2.items()},
+                share_beyond(log2["p50"], longest_minutes=longest),
+            )
+        )
+    return pd.concat(tables, ignore_index=True) if tables else None
+
+
+def _parts(design: Design, point: Point, domain: Domain) -> tuple[FloatArray, FloatArray]:
+    """Return what the parts of a domain add to a logit (draw, part), and their weights.
+
+    Parts are its families, by their number of tasks; its tasks where families have no residual.
+    """
+    if point.residual_family is not None:
+        sizes = np.bincount(design.task_family[domain.tasks], minlength=len(design.families))
+        return point.residual_family[:, sizes > 0], sizes[sizes > 0].astype(float)
+    if point.residual is not None:
+        return point.residual[:, domain.tasks], np.ones(int(domain.tasks.sum()))
+    return np.zeros((point.mu_global.size, 1)), np.ones(1)
+
+
+def _rows(
+    design: Design,
+    domain: Domain,
+    basis: str,
+    intervals: dict[str, Interval],
+    beyond: FloatArray,
+) -> pd.DataFrame:
+    import pandas as pd
+
+    columns: dict[str, object] = {
+        "kind": domain.kind,
+        "domain": domain.name,
+        "agent": design.agents,
+        "n_tasks": int(domain.tasks.sum()),
+        "n_runs": design.attempts[:, domain.tasks].sum(axis=1).astype(int),
+        "basis": basis,
+    }
+    for name, interval in intervals.items():
+        columns |= interval_columns(name, interval)
+    return pd.DataFrame({**columns, "p50_beyond": beyond})
+
+
+@dataclass(frozen=True)
+class SourceDesign:
+    """A source's tasks alone, with the agents that have enough runs there."""
+
+    domain: Domain
+    design: Design
+
+
+def source_designs(design: Design) -> tuple[list[SourceDesign], list[str]]:
+    """Return what each source can be refitted from, and which sources are too small."""
+    kept, notes = [], []
+    for domain in domains_of(design):
+        if domain.kind != "source":
+            continue
+        runs = design.attempts[:, domain.tasks].sum(axis=1)
+        if domain.tasks.sum() < FEWEST_TASKS or not (runs >= FEWEST_RUNS).any():
+            notes.append(
+                f"{domain.name} is not refitted: it has {int(domain.tasks.sum())} tasks and at "
+                f"most {int(runs.max())} runs of an agent, {FEWEST_TASKS} of each are needed"
+            )
+        else:
+            told = _without_agents(design, runs < FEWEST_RUNS)
+            kept.append(SourceDesign(domain, subset_tasks(told, domain.tasks)))
+    if not kept and not notes:
+        notes.append("all tasks have one source: there is nothing to refit by it")
+    return kept, notes
+
+
+def _without_agents(design: Design, few: BoolArray) -> Design:
+    """Blank the runs of some agents; an agent without a run is left out with the tasks."""
+    names = ("attempts", "successes", "score_sum")
+    return replace(design, **{name: getattr(design, name) * ~few[:, None] for name in names})
+
+
+def refitted_table(part: SourceDesign, horizons: Horizons) -> pd.DataFrame:
+    """Return the rows of a source that was fitted alone."""
+    every = replace(part.domain, tasks=np.ones(len(part.design.tasks), dtype=bool))
+    intervals = {name: getattr(horizons, name) for name in _RATES}
+    return _rows(part.design, every, REFIT, intervals, horizons.p50_beyond)

@@ -1,0 +1,1 @@
+"""What is fitted, as data, NumPy and PyMC; samples nothing. Imports data and priors."""

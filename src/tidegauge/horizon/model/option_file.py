@@ -1,0 +1,186 @@
+"""Which model is meant: `core` or `full`, then a file of options and priors, then flags."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from tidegauge.engine.priors import (
+    Prior,
+    gamma,
+    half_cauchy,
+    half_normal,
+    normal,
+    truncated_normal,
+)
+from tidegauge.errors import InputError
+from tidegauge.horizon.model.options import (
+    CHOICES,
+    CORE,
+    DEFAULT_PRIORS,
+    FULL,
+    HorizonOptions,
+    HorizonPriors,
+)
+from tidegauge.io import read_yaml
+
+MODELS: Mapping[str, HorizonOptions] = {"core": CORE, "full": FULL}
+OPTION_NAMES = tuple(field.name for field in fields(HorizonOptions))
+PRIOR_NAMES = tuple(field.name for field in fields(HorizonPriors))
+CORE_TAKES = frozenset({"failures"})  # all else would not be the plan to the letter any more
+
+# A prior may be replaced by one with the same support: the density is written for that.
+_SAME_SUPPORT = (("half_normal", "half_cauchy", "gamma"), ("normal",), ("truncated_normal",))
+_MAKERS: Mapping[str, Callable[..., Prior]] = {
+    "normal": normal,
+    "half_normal": half_normal,
+    "half_cauchy": half_cauchy,
+    "truncated_normal": truncated_normal,
+    "gamma": gamma,
+}
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model as it was asked for."""
+
+    options: HorizonOptions = CORE
+    priors: HorizonPriors = DEFAULT_PRIORS
+
+    @property
+    def name(self) -> str:
+        """``core`` as long as nothing differs from it but what it takes, else ``full``."""
+        return model_name(self.options, self.priors)
+
+
+def model_name(options: HorizonOptions, priors: HorizonPriors = DEFAULT_PRIORS) -> str:
+    """Tell `core` from `full` by what was fitted."""
+    is_core = not options.changed.keys() - CORE_TAKES and priors == DEFAULT_PRIORS
+    return "core" if is_core else "full"
+
+
+def resolve(
+    *,
+    model: str | None = None,
+    file: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    defaults: bool | None = None,
+) -> ModelChoice:
+    """Settle the options and priors of a fit.
+
+    Parameters
+    ----------
+    model : str or None
+        ``core`` or ``full``; None for what the file says, and ``core`` where it says nothing.
+    file : Path or None
+        YAML with ``model``, ``defaults``, any option by its name, and ``priors``.
+    flags : mapping or None
+        Options by name; they win over the file.
+    defaults : bool or None
+        Whether `full` starts from its defaults; if not, it is `core` with the options given and
+        no others. None for what the file says, and True where it says nothing.
+
+    Raises
+    ------
+    InputError
+        An unknown name, a value of the wrong kind, or options for `core`; the message names the
+        file and the field.
+    """
+    content = _read_options(file) if file is not None else {}
+    stated_model, stated_defaults = content.pop("model", "core"), content.pop("defaults", True)
+    model = model or stated_model
+    if model not in MODELS:
+        raise InputError(f"model={model}: must be one of {', '.join(MODELS)}")
+    given = dict(flags or {})
+    for name in given:
+        _check_name(name, OPTION_NAMES, "option")
+    if model == "core":
+        _refuse_for_core(given, "--{}")
+        _refuse_for_core(content, f"{file}: {{}}")
+    priors = _priors_of(content.pop("priors", {}), file) if file is not None else DEFAULT_PRIORS
+    start = MODELS[model] if (stated_defaults if defaults is None else defaults) else CORE
+    return ModelChoice(replace(start, **{**content, **given}), priors)
+
+
+def _refuse_for_core(given: Mapping[str, Any], shown: str) -> None:
+    for name in given:
+        if name not in CORE_TAKES:
+            flag = name.replace("_", "-") if shown.startswith("--") else name
+            raise InputError(
+                f"{shown.format(flag)}: core is fitted to the letter; --model full (in a file: "
+                "'model: full') takes options, with --no-defaults ('defaults: false') no others"
+            )
+
+
+def _read_options(file: Path) -> dict[str, Any]:
+    """Read the file and check every name and value in it but the priors."""
+    content = read_yaml(file)
+    if content is None:
+        return {}  # a file of comments
+    if not isinstance(content, dict):
+        raise InputError(f"{file}: must map names to values, as 'model: full'")
+    for name, value in content.items():
+        where = f"{file}: {name}"
+        _check_name(name, ("model", "defaults", *OPTION_NAMES, "priors"), f"{file}: option")
+        if name == "priors":
+            continue
+        allowed = tuple(MODELS) if name == "model" else CHOICES.get(name)
+        if allowed is not None and value not in allowed:
+            raise InputError(f"{where}={value}: must be one of {', '.join(allowed)}")
+        if allowed is None and not isinstance(value, bool):
+            raise InputError(f"{where}={value}: must be true or false")
+    return dict(content)
+
+
+def _priors_of(content: Any, file: Path) -> HorizonPriors:
+    if not isinstance(content, dict):
+        raise InputError(
+            f"{file}: priors: must map parameters to priors, as "
+            "'sigma_human: {kind: half_normal, sd: 2}'"
+        )
+    for name in content:
+        _check_name(name, PRIOR_NAMES, f"{file}: priors: parameter")
+    made = {name: _prior_of(name, value, file) for name, value in content.items()}
+    return replace(DEFAULT_PRIORS, **made)
+
+
+def _prior_of(name: str, value: Any, file: Path) -> Prior:
+    where, usual = f"{file}: priors: {name}", getattr(DEFAULT_PRIORS, name)
+    kinds = next(kinds for kinds in _SAME_SUPPORT if usual.kind in kinds)
+    kind: Any = value.get("kind") if isinstance(value, dict) else None
+    if kind not in kinds:
+        shown = "none is given" if kind is None else f"not {kind}"
+        raise InputError(f"{where}: kind must be {' or '.join(kinds)}, {shown}")
+    maker = _MAKERS[kind]
+    expected = tuple(inspect.signature(maker).parameters)
+    given = {key: number for key, number in value.items() if key != "kind"}
+    if set(given) != set(expected):
+        raise InputError(
+            f"{where}: a {kind} prior has {' and '.join(expected)}, not "
+            f"{', '.join(map(str, given)) or 'nothing'}"
+        )
+    prior = maker(**{key: _number(f"{where}: {key}", key, given[key]) for key in expected})
+    if prior.upper != usual.upper:
+        raise InputError(f"{where}: upper={prior.upper:g}: must be {usual.upper:g}")
+    return prior
+
+
+def _number(where: str, key: str, value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)  # YAML reads 1e-3 as text
+    except (TypeError, ValueError):
+        number = math.nan
+    positive = key not in ("mu", "upper")
+    if not math.isfinite(number) or (positive and number <= 0):
+        above = " above 0" if positive else ""
+        raise InputError(f"{where}={value}: must be a finite number{above}")
+    return number
+
+
+def _check_name(name: Any, known: tuple[str, ...], what: str) -> None:
+    if name not in known:
+        raise InputError(f"{what} {name}: there is no such; choose from {', '.join(known)}")

@@ -1,0 +1,235 @@
+"""Where everything lies in the parameter vector, and the same vector unpacked and named.
+
+The vector is the model's unconstrained one: logs of the scales, log of -beta, the logit of where
+the kink lies between the first and the last date. Parts a model does not have take no place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from tidegauge.horizon.data.agents import group_names
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+# The blocks of the vector in their order; those before mu_family have priors of their own.
+BLOCKS = (
+    *("mu_global", "sigma_global", "sigma_family", "sigma_estimate", "sigma_human"),
+    *("nu_minus_one", "noise_growth", "delta_estimate"),
+    *("sigma_residual_family", "sigma_residual_task", "sigma_discrimination"),
+    *("sigma_horizon", "sigma_group_horizon", "sigma_slope", "sigma_group_slope", "mu_slope"),
+    *("trend_level", "trend_rate", "trend_bend", "trend_change", "trend_kink"),
+    *("trend_log_height", "trend_middle"),
+    *("mu_family", "mu_task", "residual_family", "residual", "log_discrimination"),
+    *("group_horizon", "group_slope", "alpha", "beta"),
+)
+# fmt: off
+(
+    MU_GLOBAL, SIGMA_GLOBAL, SIGMA_FAMILY, SIGMA_ESTIMATE, SIGMA_HUMAN,
+    NU_MINUS_ONE, NOISE_GROWTH, DELTA_ESTIMATE,
+    SIGMA_RESIDUAL_FAMILY, SIGMA_RESIDUAL_TASK, SIGMA_DISCRIMINATION,
+    SIGMA_HORIZON, SIGMA_GROUP_HORIZON, SIGMA_SLOPE, SIGMA_GROUP_SLOPE, MU_SLOPE,
+    TREND_LEVEL, TREND_RATE, TREND_BEND, TREND_CHANGE, TREND_KINK,
+    TREND_LOG_HEIGHT, TREND_MIDDLE,
+    MU_FAMILY, MU_TASK, RESIDUAL_FAMILY, RESIDUAL, LOG_DISCRIMINATION,
+    GROUP_HORIZON, GROUP_SLOPE, ALPHA, LOG_SLOPE,
+) = range(len(BLOCKS))
+# fmt: on
+
+TREND_TERMS = {
+    "none": (),
+    "linear": ("trend_rate",),
+    "quadratic": ("trend_rate", "trend_bend"),
+    "kink": ("trend_rate", "trend_change", "trend_kink"),
+    "logistic": ("trend_rate", "trend_log_height", "trend_middle"),
+}
+DIMS = {
+    "mu_family": "family",
+    "mu_task": "task",
+    "residual_family": "family",
+    "residual": "task",
+    "log_discrimination": "task",
+    "group_horizon": "group",
+    "group_slope": "group",
+    "alpha": "agent",
+    "beta": "agent",
+}
+
+
+class Layout(NamedTuple):
+    """Where each block lies: ``starts[i]`` to ``starts[i + 1]`` for block i of `BLOCKS`."""
+
+    starts: tuple[int, ...]
+    first_year: float
+    last_year: float
+    per_source: bool
+
+    @property
+    def size(self) -> int:
+        """Length of the vector."""
+        return self.starts[-1]
+
+    def place(self, block: int) -> slice:
+        """Return where a block lies."""
+        return slice(self.starts[block], self.starts[block + 1])
+
+    def has(self, block: int) -> bool:
+        """Tell whether the model has a block."""
+        return self.starts[block + 1] > self.starts[block]
+
+
+def is_log(name: str) -> bool:
+    """Tell whether the vector holds the logarithm of a block."""
+    return name.startswith("sigma_") or name == "nu_minus_one"
+
+
+def sources_of(design: Design, options: HorizonOptions) -> tuple[str, ...]:
+    """Return the task sources that have a sigma_human of their own; one for all if shared."""
+    return tuple(sorted(set(design.task_source))) if options.human_scale == "source" else ("all",)
+
+
+def groups_of(design: Design, options: HorizonOptions) -> tuple[str, ...]:
+    """Return the groups of agents that have a level of their own."""
+    if options.pooling not in ("lab", "family"):
+        return ()
+    return tuple(sorted(set(group_names(design, options.pooling))))
+
+
+def layout_of(design: Design, options: HorizonOptions) -> Layout:
+    """Return the places of all blocks for this design under these options."""
+    n_families, n_tasks, n_agents = len(design.families), len(design.tasks), len(design.agents)
+    pooled = options.pooling != "none"
+    joint = pooled or options.trend != "none"
+    by_family = options.residual == "family"
+    n_groups = len(groups_of(design, options))
+    sizes = {
+        **dict.fromkeys(("mu_global", "sigma_global", "sigma_family", "sigma_estimate"), 1),
+        "sigma_human": len(sources_of(design, options)),
+        "nu_minus_one": options.noise == "student_t",
+        "noise_growth": options.noise_growth,
+        "delta_estimate": options.estimate_bias,
+        "sigma_residual_family": by_family,
+        "sigma_residual_task": options.has_residual,
+        "sigma_discrimination": options.discrimination,
+        "sigma_horizon": joint,
+        "sigma_group_horizon": n_groups > 0,
+        "sigma_slope": pooled,
+        "sigma_group_slope": n_groups > 0,
+        "mu_slope": pooled,
+        "trend_level": joint,
+        **dict.fromkeys(TREND_TERMS[options.trend], 1),
+        "mu_family": n_families,
+        "mu_task": n_tasks,
+        "residual_family": n_families * by_family,
+        "residual": n_tasks * options.has_residual,
+        "log_discrimination": n_tasks * options.discrimination,
+        "group_horizon": n_groups,
+        "group_slope": n_groups,
+        "alpha": n_agents,
+        "beta": n_agents,
+    }
+    ends = np.cumsum([int(sizes.get(name, 0)) for name in BLOCKS])
+    dated = design.agent_years[~np.isnan(design.agent_years)]
+    first, last = (float(dated.min()), float(dated.max())) if dated.size else (0.0, 0.0)
+    per_source = options.human_scale == "source"
+    return Layout((0, *ends.tolist()), first, last, per_source)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A parameter vector, unpacked; arrays may have leading (chain, draw) dimensions.
+
+    What a model does not have is None. Names and units are those of the priors; `trend_kink` is in
+    years, `residual` in logits, `sigma_human` has a last dimension only where it is per source.
+    """
+
+    mu_global: FloatArray
+    sigma_global: FloatArray
+    sigma_family: FloatArray
+    sigma_estimate: FloatArray
+    sigma_human: FloatArray
+    mu_family: FloatArray
+    mu_task: FloatArray
+    alpha: FloatArray
+    beta: FloatArray
+    nu_minus_one: FloatArray | None = None
+    noise_growth: FloatArray | None = None
+    delta_estimate: FloatArray | None = None
+    sigma_residual_family: FloatArray | None = None
+    sigma_residual_task: FloatArray | None = None
+    sigma_discrimination: FloatArray | None = None
+    sigma_horizon: FloatArray | None = None
+    sigma_group_horizon: FloatArray | None = None
+    mu_slope: FloatArray | None = None
+    sigma_slope: FloatArray | None = None
+    sigma_group_slope: FloatArray | None = None
+    trend_level: FloatArray | None = None
+    trend_rate: FloatArray | None = None
+    trend_bend: FloatArray | None = None
+    trend_change: FloatArray | None = None
+    trend_kink: FloatArray | None = None
+    trend_log_height: FloatArray | None = None
+    trend_middle: FloatArray | None = None
+    residual_family: FloatArray | None = None
+    residual: FloatArray | None = None
+    log_discrimination: FloatArray | None = None
+    group_horizon: FloatArray | None = None
+    group_slope: FloatArray | None = None
+
+    def present(self) -> dict[str, FloatArray]:
+        """Return what the model has, by name."""
+        mine = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in mine.items() if value is not None}
+
+    def thinned(self, thin: int) -> Point:
+        """Keep each `thin`-th draw of every chain."""
+        return Point(**{name: value[:, ::thin] for name, value in self.present().items()})
+
+    def flat(self, thin: int = 1) -> Point:
+        """Put the chains after one another: arrays (draw, ...), each `thin`-th draw kept."""
+        kept = self.thinned(thin).present()
+        return Point(**{name: value.reshape(-1, *value.shape[2:]) for name, value in kept.items()})
+
+    def chosen(self, where: tuple[IntArray, ...]) -> Point:
+        """Keep the draws at these (chain, draw) indices: arrays (draw, ...)."""
+        return Point(**{name: value[where] for name, value in self.present().items()})
+
+
+def unpack(x: FloatArray, layout: Layout) -> Point:
+    """Name and constrain the entries of one vector, or of draws (..., size)."""
+    found: dict[str, Any] = {}
+    for block, name in enumerate(BLOCKS):
+        if layout.has(block):
+            found[name] = _constrained(x[..., layout.place(block)], name, layout)
+    return Point(**found)
+
+
+def _constrained(values: FloatArray, name: str, layout: Layout) -> FloatArray:
+    if name == "beta":
+        return -np.exp(values)
+    if is_log(name):
+        values = np.exp(values)
+    if name == "trend_kink":
+        values = layout.first_year + (layout.last_year - layout.first_year) * expit(values)
+    if name in DIMS or (name == "sigma_human" and layout.per_source):
+        return values
+    return values[..., 0]
+
+
+def priors_in_effect(options: HorizonOptions, point: Point) -> list[str]:
+    """Name the priors that the model of this point really has."""
+    replaced = set()
+    if options.pooling != "none":
+        replaced = {"alpha", "beta"}  # agents share a prior of their horizons and slopes
+    elif options.trend != "none":
+        replaced = {"alpha"}
+    has = point.present()
+    return [f.name for f in fields(HorizonPriors) if f.name in has and f.name not in replaced]

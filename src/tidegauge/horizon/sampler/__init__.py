@@ -1,0 +1,1 @@
+"""Coordinates and chains: speed, never the posterior. Imports density, model and data."""

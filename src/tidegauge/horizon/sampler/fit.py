@@ -1,0 +1,174 @@
+"""Fit the model: a pilot run shapes the coordinates, the main run samples in them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegauge.engine.bridge import log_mass
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.engine.diagnostics import Diagnosis, diagnose
+from tidegauge.engine.sampling import Draws, LogDensity, sample_density
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.options import (
+    CORE,
+    DEFAULT_PRIORS,
+    DEFAULT_SAMPLER,
+    HorizonOptions,
+    HorizonPriors,
+    with_human_prior,
+)
+from tidegauge.horizon.model.parameters import Point, layout_of, unpack
+from tidegauge.horizon.result import posterior_of
+from tidegauge.horizon.sampler.expansion import Reference, reference_at
+from tidegauge.horizon.sampler.initial_point import start_point
+from tidegauge.horizon.sampler.modes import Problem, Screen, screen_modes
+from tidegauge.horizon.sampler.target import to_centred, whitened_density
+from tidegauge.progress import SILENT, Progress
+
+FloatArray = NDArray[np.float64]
+
+_PILOT_DRAWS, _PILOT_TUNE = 100, 200
+_MOVES = 2  # to a heavier mode, should one be met
+# What is tried in turn when a run does not converge: smaller steps, longer chains.
+_PATIENCE = ((0.95, 1), (0.98, 2), (0.995, 4))
+
+
+@dataclass(frozen=True)
+class HorizonFit:
+    """A fitted model.
+
+    Attributes
+    ----------
+    design, priors, options, sampler
+        What was fitted and how; `sampler` as it was in the end.
+    point : Point
+        All draws, each array with leading dimensions (chain, draw).
+    draws : Draws
+        The sampler's own record.
+    diagnosis : Diagnosis
+        Convergence and the parameter table.
+    attempts : int
+        Runs it took: a run that did not converge is repeated with more patience.
+    seconds : dict
+        ``compile`` and ``sample``.
+    screen : Screen or None
+        What was seen of other modes, where it was looked for.
+    log_mass : float
+        Logarithm of the mass of the mode that was sampled (NaN if not weighed): with it, fits
+        that ended in different modes of one posterior are told apart by what they hold.
+    """
+
+    design: Design
+    priors: HorizonPriors
+    options: HorizonOptions
+    sampler: SamplerConfig
+    point: Point
+    draws: Draws
+    diagnosis: Diagnosis
+    attempts: int
+    seconds: dict[str, float]
+    screen: Screen | None = None
+    log_mass: float = float("nan")
+
+
+def fit_horizon(
+    design: Design,
+    *,
+    priors: HorizonPriors = DEFAULT_PRIORS,
+    options: HorizonOptions = CORE,
+    sampler: SamplerConfig = DEFAULT_SAMPLER,
+    patient: bool = True,
+    screened: bool = True,
+    weighed: bool = False,
+    progress: Progress = SILENT,
+) -> HorizonFit:
+    """Sample the posterior of the model that the options make.
+
+    Parameters
+    ----------
+    patient : bool
+        Repeat a run that did not converge with smaller steps and longer chains, up to twice.
+    screened : bool
+        Look for other modes where a model may have them: one with a residual or discriminations.
+    weighed : bool
+        Also estimate the mass of what was sampled, by bridge sampling.
+    """
+    began = time.perf_counter()
+    priors = with_human_prior(priors, options)
+    with progress.step("loading the compiled density (the first run compiles it: about 40 s)"):
+        start = start_reference(design, priors, options)
+        density = whitened_density(design, priors, options, start)
+    compiled = time.perf_counter()
+    pilot = replace(sampler, draws=_PILOT_DRAWS, tune=_PILOT_TUNE, target_accept=0.8)
+    draws = sample_density(density, pilot, label="pilot", progress=progress)
+    middle = np.median(to_centred(density, draws.position), axis=(0, 1))
+    density, screen = _settle(
+        Problem(design, priors, options),
+        middle,
+        seed=sampler.seed,
+        screened=screened and (options.has_residual or options.discrimination),
+        progress=progress,
+    )
+    for attempt, (target, longer) in enumerate(_PATIENCE, start=1):
+        config = replace(
+            sampler,
+            target_accept=max(target, sampler.target_accept),
+            tune=sampler.tune * longer,
+            draws=sampler.draws * longer,
+        )
+        draws = sample_density(density, config, label="sampling", progress=progress)
+        point = unpack_draws(design, options, density, draws)
+        diagnosis = diagnose(posterior_of(design, options, point, draws))
+        if diagnosis.converged or not patient or attempt == len(_PATIENCE):
+            break
+        failed = "; ".join(f"{check.name}: {check.detail}" for check in diagnosis.failed)
+        progress.note(f"not converged yet ({failed}): again, with more patience")
+    done = time.perf_counter()
+    return HorizonFit(
+        design=design,
+        priors=priors,
+        options=options,
+        sampler=config,
+        point=point,
+        draws=draws,
+        diagnosis=diagnosis,
+        attempts=attempt,
+        screen=screen,
+        log_mass=log_mass(density, draws.position, seed=sampler.seed) if weighed else float("nan"),
+        seconds={"compile": compiled - began, "sample": done - compiled},
+    )
+
+
+def _settle(
+    problem: Problem, middle: FloatArray, *, seed: int, screened: bool, progress: Progress
+) -> tuple[LogDensity, Screen | None]:
+    """Shape coordinates about a point, or about the heaviest mode that dispersed chains find."""
+    design, priors, options = problem.design, problem.priors, problem.options
+    screen = None
+    for _ in range(_MOVES + 1):
+        reference = reference_at(design, priors, options, middle)
+        density = whitened_density(design, priors, options, reference)
+        if screened:
+            screen = screen_modes(problem, density, reference, seed=seed, progress=progress)
+        if screen is None or screen.middle is None or screen.mass < 0.5:
+            break
+        middle = screen.middle
+    return density, screen
+
+
+def start_reference(
+    design: Design, priors: HorizonPriors = DEFAULT_PRIORS, options: HorizonOptions = CORE
+) -> Reference:
+    """Shape the first coordinates by the file's own task lengths and a ridge regression."""
+    return reference_at(design, priors, options, start_point(design, priors, options))
+
+
+def unpack_draws(
+    design: Design, options: HorizonOptions, density: LogDensity, draws: Draws
+) -> Point:
+    """Map the sampler's positions to the model's own parameters."""
+    return unpack(to_centred(density, draws.position), layout_of(design, options))

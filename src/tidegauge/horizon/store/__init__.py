@@ -1,0 +1,1 @@
+"""Folders in, folders out. Imports every other room."""

@@ -1,0 +1,1 @@
+"""Many fits: comparison, multiverse, sensitivity. Imports trend and all before it."""

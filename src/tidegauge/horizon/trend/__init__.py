@@ -1,0 +1,1 @@
+"""Horizons over release date. Imports methods and all before it."""

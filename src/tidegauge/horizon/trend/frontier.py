@@ -1,0 +1,110 @@
+"""Which agents stand in a trend: all that have a date, those since a date, or the frontier."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tidegauge.errors import InputError
+from tidegauge.horizon.data.agents import read_groups, with_agent_facts
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.weights import run_weights
+from tidegauge.horizon.methods.regression import (
+    DEFAULT_REGULARISATION,
+    log2_horizon_of,
+    logistic_ridge,
+)
+from tidegauge.horizon.model.options import HorizonOptions
+
+FEWEST_DATED = 3  # a line through two points leaves nothing to tell its scatter by
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFacts:
+    """What a fit is told of its agents beside their runs.
+
+    Attributes
+    ----------
+    groups : Path or None
+        YAML of agents and the groups they are pooled in.
+    since : date or None
+        Agents released before are not in the trend.
+    frontier : bool
+        Only agents whose horizon exceeded all earlier ones are in the trend.
+    """
+
+    groups: Path | None = None
+    since: datetime.date | None = None
+    frontier: bool = False
+
+    def check(self, options: HorizonOptions, *, dated: bool) -> None:
+        """Refuse facts that the options would not use, before anything is read."""
+        if options.trend != "none" and not dated:
+            raise InputError(f"trend={options.trend}: needs --release-dates, a YAML of dates")
+        if options.trend == "none" and (self.since or self.frontier):
+            raise InputError(
+                "--since and --frontier choose the agents of a trend; add --trend linear"
+            )
+        if options.pooling not in ("lab", "family") and self.groups:
+            raise InputError("--groups is used by --pooling lab and --pooling family; add one")
+
+
+NO_FACTS = AgentFacts()
+
+
+def place_agents(
+    design: Design,
+    options: HorizonOptions,
+    dates: Mapping[str, datetime.date],
+    facts: AgentFacts = NO_FACTS,
+) -> Design:
+    """Add dates and groups to a design.
+
+    Raises
+    ------
+    InputError
+        A trend was asked for and too few agents have a date.
+    """
+    only = frontier_agents(design, dates) if facts.frontier else None
+    groups = read_groups(facts.groups)
+    placed = with_agent_facts(design, dates=dates, groups=groups, since=facts.since, only=only)
+    years = placed.agent_years[~np.isnan(placed.agent_years)]
+    if options.trend != "none" and (years.size < FEWEST_DATED or np.ptp(years) == 0):
+        chosen = f" since {facts.since}" if facts.since else ""
+        chosen += " at the frontier" if facts.frontier else ""
+        raise InputError(
+            f"trend={options.trend}: {years.size} of {len(design.agents)} agents have a release "
+            f"date{chosen}, on {np.unique(years).size} different days; at least {FEWEST_DATED} on "
+            "two days are needed, so add dates or leave --trend out"
+        )
+    return placed
+
+
+def frontier_agents(design: Design, dates: Mapping[str, datetime.date]) -> frozenset[str]:
+    """Return the agents whose 50 % horizon exceeded that of all released before or with them.
+
+    By METR's regression, which needs no sampling.
+    """
+    weights = run_weights(design)
+    fits = logistic_ridge(
+        design.log2_minutes,
+        weights * design.successes,
+        weights * (design.attempts - design.successes),
+        ridge=DEFAULT_REGULARISATION,
+    )
+    longest = float(np.log2(design.human_minutes.max()))
+    log2 = log2_horizon_of(fits, success=0.5, longest_log2=longest)
+    horizon = {agent: log2[a] for a, agent in enumerate(design.agents) if agent in dates}
+    return frozenset(
+        agent
+        for agent in horizon
+        if all(
+            horizon[agent] > horizon[rival]
+            for rival in horizon
+            if rival != agent and dates[rival] <= dates[agent]
+        )
+    )

@@ -1,0 +1,267 @@
+"""How well each shape of trend predicts agents it has not seen, from their measured horizons.
+
+An agent's log2 T50 was measured as m_a, give or take s_a, by a fit that knows of no trend. Given
+the scatter and the shape's bending parameters, m_a is a linear regression with normal priors: all
+else is integrated exactly, those few over points spread evenly over their prior. Leaving an agent
+out, or all later ones, is then exact as well: no draw is reweighted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp
+
+from tidegauge.engine.priors import Prior
+from tidegauge.errors import InputError
+from tidegauge.horizon.horizons.quantities import log2_horizon
+from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
+from tidegauge.horizon.trend.draws import COEFFICIENTS, hinge
+from tidegauge.horizon.trend.integration_points import Points, spread_points
+
+if TYPE_CHECKING:
+    from tidegauge.horizon.sampler.fit import HorizonFit
+
+FloatArray = NDArray[np.float64]
+
+# What is integrated over points; the other coefficients of a shape are linear.
+_BENDING = {
+    "linear": (),
+    "quadratic": (),
+    "kink": ("trend_kink",),
+    "logistic": ("trend_rate", "trend_log_height", "trend_middle"),
+}
+_LOG2_POINTS = {"linear": 8, "quadratic": 8, "kink": 11, "logistic": 14}
+_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Agents' horizons as measured without a trend: log2 minutes, with their standard deviation.
+
+    All arrays have shape (agent,); `years` are from the mean date of the agents in the trend.
+    """
+
+    agents: tuple[str, ...]
+    years: FloatArray
+    log2: FloatArray
+    sd: FloatArray
+
+    def part(self, chosen: NDArray[np.bool_]) -> Measured:
+        """Return some of the agents."""
+        names = tuple(name for name, keep in zip(self.agents, chosen, strict=True) if keep)
+        return Measured(names, self.years[chosen], self.log2[chosen], self.sd[chosen])
+
+
+def measured_horizons(fit: HorizonFit) -> Measured:
+    """Take each dated agent's log2 T50 out of a fit without a trend.
+
+    Its median, and half of its central 68 %: extreme draws do not move them.
+    """
+    design = fit.design
+    dated = np.flatnonzero(np.isfinite(design.agent_years))
+    shape = (-1, len(design.agents))
+    draws = log2_horizon(fit.point.alpha.reshape(shape), fit.point.beta.reshape(shape), success=0.5)
+    ends = np.quantile(np.clip(draws[:, dated], -1e6, 1e6), [0.1587, 0.5, 0.8413], axis=0)
+    return Measured(
+        agents=tuple(design.agents[a] for a in dated),
+        years=design.agent_years[dated],
+        log2=ends[1],
+        sd=(ends[2] - ends[0]) / 2,
+    )
+
+
+@dataclass(frozen=True)
+class _Regression:
+    """The linear coefficients' posterior at every point: `mean` (point, k), `cov` (point, k, k)."""
+
+    log_evidence: FloatArray
+    mean: FloatArray
+    cov: FloatArray
+
+
+class TrendModel:
+    """One shape of trend for measured horizons.
+
+    Parameters
+    ----------
+    measured : Measured
+        All agents: the kink may lie anywhere between the first and the last of their dates.
+    seed : int
+        Of the scrambling of the points.
+    """
+
+    def __init__(
+        self,
+        shape: str,
+        measured: Measured,
+        *,
+        priors: HorizonPriors = DEFAULT_PRIORS,
+        seed: int = 1,
+    ) -> None:
+        self.shape, self.measured = shape, measured
+        names = [name for name in COEFFICIENTS[shape] if name not in _BENDING[shape]]
+        chosen = [getattr(priors, name) for name in names]
+        for name, prior in zip(names, chosen, strict=True):
+            if prior.kind != "normal":
+                raise InputError(f"{name}: a {prior.kind} prior; shapes are compared with normal")
+        self.linear = tuple(names)
+        self._mu = np.array([prior.mu for prior in chosen], dtype=float)
+        self._sd = np.array([prior.sd for prior in chosen], dtype=float)
+        bounds = {"trend_kink": (float(measured.years.min()), float(measured.years.max()))}
+        bending: dict[str, Prior | tuple[float, float]] = {
+            name: bounds.get(name) or getattr(priors, name) for name in _BENDING[shape]
+        }
+        self._points = spread_points(
+            {"sigma_horizon": priors.sigma_horizon, **bending},
+            lambda points: self._regress(points, measured).log_evidence,
+            log2_size=_LOG2_POINTS[shape],
+            rng=np.random.default_rng(seed),
+        )
+
+    def leave_one_out(self) -> FloatArray:
+        """Return log p(m_a | all others), shape (agent,)."""
+        whole, without = [], []
+        for points in self._points.chunks():
+            found = self._regress(points, self.measured)
+            basis, offset = self._basis(points, self.measured.years)
+            variance = points.values["sigma_horizon"][:, None] ** 2 + self.measured.sd**2
+            rest = self.measured.log2 - offset - np.einsum("pak,pk->pa", basis, found.mean)
+            # Leverage gives each agent's prediction by the others without refitting.
+            kept = 1 - np.einsum("pak,pkl,pal->pa", basis, found.cov, basis) / variance
+            alone = _log_normal(rest / kept, variance / kept)
+            weight = found.log_evidence + points.log_weight
+            whole.append(weight)
+            without.append(weight[:, None] - alone)
+        total: FloatArray = logsumexp(np.concatenate(whole)) - logsumexp(
+            np.concatenate(without), axis=0
+        )
+        return total
+
+    def leave_future_out(self, first: int) -> tuple[NDArray[np.int64], FloatArray]:
+        """Predict each agent from those released before it, once these are `first` or more.
+
+        Returns
+        -------
+        agents, log_density : ndarray
+            Which agents could be predicted, and log p(m_a | all earlier ones).
+        """
+        years = self.measured.years
+        earlier = np.array([(years < year).sum() for year in years])
+        chosen = np.flatnonzero(earlier >= first)
+        parts = [self._one_pass(points) for points in self._points.chunks()]
+        known, density = (np.concatenate(part)[:, chosen] for part in zip(*parts, strict=True))
+        return chosen, logsumexp(known + density, axis=0) - logsumexp(known, axis=0)
+
+    def _one_pass(self, points: Points) -> tuple[FloatArray, FloatArray]:
+        """Go through the agents by date, predicting each before it is added to what is known.
+
+        Returns
+        -------
+        known, density : ndarray, shape (point, agent)
+            Log weight of each point, and the agent's log density, given the earlier agents.
+        """
+        seen, size = self.measured, points.log_weight.size
+        basis, offset = self._basis(points, seen.years)
+        variance = points.values["sigma_horizon"][:, None] ** 2 + seen.sd**2
+        mean = np.tile(self._mu, (size, 1))
+        cov = np.tile(np.diag(self._sd**2), (size, 1, 1))
+        weight = points.log_weight
+        known, density = np.empty((2, size, seen.years.size))
+        for year in np.unique(seen.years):
+            together = np.flatnonzero(seen.years == year)
+            for agent in together:
+                x = basis[:, agent]
+                rest = seen.log2[agent] - offset[:, agent] - np.einsum("pk,pk->p", x, mean)
+                spread = variance[:, agent] + np.einsum("pk,pkl,pl->p", x, cov, x)
+                known[:, agent], density[:, agent] = weight, _log_normal(rest, spread)
+            for agent in together:  # released on one day: none of them predicts another
+                x = basis[:, agent]
+                rest = seen.log2[agent] - offset[:, agent] - np.einsum("pk,pk->p", x, mean)
+                pull = np.einsum("pkl,pl->pk", cov, x)
+                spread = variance[:, agent] + np.einsum("pk,pk->p", x, pull)
+                weight = weight + _log_normal(rest, spread)
+                mean = mean + pull * (rest / spread)[:, None]
+                cov = cov - np.einsum("pk,pl->pkl", pull, pull) / spread[:, None, None]
+        return known, density
+
+    def predict(self, seen: Measured, target: Measured) -> FloatArray:
+        """Return log p(m | seen) of each target agent by itself."""
+        weights, densities = [], []
+        for points in self._points.chunks():
+            found = self._regress(points, seen)
+            basis, offset = self._basis(points, target.years)
+            spread = np.einsum("pak,pkl,pal->pa", basis, found.cov, basis)
+            variance = points.values["sigma_horizon"][:, None] ** 2 + target.sd**2 + spread
+            rest = target.log2 - offset - np.einsum("pak,pk->pa", basis, found.mean)
+            weights.append(found.log_evidence + points.log_weight)
+            densities.append(_log_normal(rest, variance))
+        weight = np.concatenate(weights)
+        total: FloatArray = logsumexp(
+            weight[:, None] + np.concatenate(densities), axis=0
+        ) - logsumexp(weight)
+        return total
+
+    def draw(self, n_draws: int, rng: np.random.Generator) -> dict[str, FloatArray]:
+        """Draw coefficients and sigma_horizon from the posterior, each of shape (draw,)."""
+        parts = [self._regress(points, self.measured) for points in self._points.chunks()]
+        weight = self._weights([part.log_evidence for part in parts])
+        chosen = rng.choice(weight.size, n_draws, p=weight)
+        mean = np.concatenate([part.mean for part in parts])[chosen]
+        root = np.linalg.cholesky(np.concatenate([part.cov for part in parts])[chosen])
+        linear = mean + np.einsum("dkl,dl->dk", root, rng.normal(size=mean.shape))
+        return {
+            **dict(zip(self.linear, linear.T, strict=True)),
+            **{name: values[chosen] for name, values in self._points.values.items()},
+        }
+
+    def effective_points(self) -> float:
+        """Return how many equally weighted points the posterior rests on."""
+        parts = [self._regress(points, self.measured) for points in self._points.chunks()]
+        return float(1 / (self._weights([part.log_evidence for part in parts]) ** 2).sum())
+
+    def _weights(self, log_evidence: list[FloatArray]) -> FloatArray:
+        log_weight = np.concatenate(log_evidence) + self._points.log_weight
+        weight: FloatArray = np.exp(log_weight - log_weight.max())
+        return weight / float(weight.sum())
+
+    def _basis(self, points: Points, years: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return what multiplies the linear coefficients (point, agent, k), and what is added."""
+        size = (points.log_weight.size, years.size)
+        bending = {name: values[:, None] for name, values in points.values.items()}
+        columns = [np.ones(size)]
+        offset = np.zeros(size)
+        if self.shape == "logistic":
+            height = np.exp(bending["trend_log_height"])
+            steepness, middle = 4 * bending["trend_rate"] / height, bending["trend_middle"]
+            offset = height * (expit(steepness * (years - middle)) - expit(-steepness * middle))
+        else:
+            columns.append(np.broadcast_to(years, size))
+        if self.shape == "quadratic":
+            columns.append(np.broadcast_to(0.5 * years**2, size))
+        if self.shape == "kink":
+            columns.append(hinge(years - bending["trend_kink"]))
+        return np.stack(columns, axis=-1), offset
+
+    def _regress(self, points: Points, seen: Measured) -> _Regression:
+        basis, offset = self._basis(points, seen.years)
+        variance = points.values["sigma_horizon"][:, None] ** 2 + seen.sd**2
+        rest = seen.log2 - offset
+        weighted = basis / variance[..., None]
+        precision = np.diag(self._sd**-2) + np.einsum("pak,pal->pkl", weighted, basis)
+        cov = np.linalg.inv(precision)
+        pull = self._mu / self._sd**2 + np.einsum("pak,pa->pk", weighted, rest)
+        mean = np.einsum("pkl,pl->pk", cov, pull)
+        squares = (rest**2 / variance).sum(axis=1) + (self._mu**2 / self._sd**2).sum()
+        logs = np.log(variance).sum(axis=1) + 2 * np.log(self._sd).sum()
+        logs = logs + np.linalg.slogdet(precision).logabsdet
+        squares = squares - np.einsum("pk,pk->p", pull, mean)
+        return _Regression(-0.5 * (squares + logs) - seen.years.size * _HALF_LOG_2PI, mean, cov)
+
+
+def _log_normal(distance: FloatArray, variance: FloatArray) -> FloatArray:
+    density: FloatArray = -0.5 * (distance**2 / variance + np.log(variance)) - _HALF_LOG_2PI
+    return density

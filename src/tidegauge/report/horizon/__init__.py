@@ -1,0 +1,1 @@
+"""Charts, texts and the page of horizon fits and studies."""

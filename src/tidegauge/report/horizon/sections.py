@@ -1,0 +1,268 @@
+"""Sections of the horizon page on what stands beside a fit: trends, methods, multiverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidegauge.horizon.store.studies import (
+    STACKED,
+    StoredComparison,
+    StoredMultiverse,
+    StoredTrend,
+    StoredTrends,
+    Studies,
+)
+from tidegauge.horizon.trend.summary import LAST_YEAR, WORK_MINUTES
+from tidegauge.report.charts import chart_svg
+from tidegauge.report.horizon.headline import Size
+from tidegauge.report.horizon.study_charts import (
+    MOST_MONTHS,
+    boxes_chart,
+    change_text,
+    doubling_boxes,
+    horizon_boxes,
+    methods_chart,
+)
+from tidegauge.report.horizon.trend_charts import (
+    NARROW,
+    WIDE,
+    doubling_chart,
+    fans_chart,
+    months_text,
+)
+from tidegauge.report.page import Block, Choice, Figure, Section, Switch, Table, Text
+
+_BOXES, _BOXES_NARROW = Size(700, 0), Size(190, 0, narrow=True)
+_SHOWN = 12
+_FACTOR_AXIS = "times the agent's median over all universes"
+
+
+def study_sections(studies: Studies) -> list[Section]:
+    """Return a section for everything that was read."""
+    sections = []
+    if studies.trends is not None:
+        sections.append(_trends_section(studies.trends))
+    if studies.comparison is not None:
+        sections.append(_comparison_section(studies.comparison))
+    if studies.multiverse is not None:
+        sections.append(_multiverse_section(studies.multiverse))
+        sections += _sensitivity_sections(studies.multiverse)
+    return sections
+
+
+def study_charts(studies: Studies) -> dict[str, Any]:
+    """Return the charts of those sections by the names of their files."""
+    found: dict[str, Any] = {}
+    if (trends := studies.trends) is not None:
+        found["trends"] = fans_chart(trends.fan, trends.agents, WIDE)
+        found["doubling"] = doubling_chart(trends.table, trends.shapes, Size(560, 0))
+    if studies.comparison is not None:
+        title = "50 % horizon, 95 % interval"
+        found["methods"] = methods_chart(studies.comparison.horizons, "p50", _BOXES, title=title)
+    if studies.multiverse is not None:
+        found |= {
+            f"multiverse_{name}": chart
+            for name, chart in _multiverse_charts(studies.multiverse, _BOXES).items()
+        }
+    return found
+
+
+def date_table(trend: StoredTrend) -> Table:
+    """Return when a trend reaches a day, a week, a month and a year of human work."""
+    rows = []
+    for name, minutes in WORK_MINUTES.items():
+        cells = [f"{name} ({minutes / 60:,.0f} h)"]
+        for rate in ("p50", "p80"):
+            key = f"{name.replace(' ', '_')}_{rate}"
+            when = trend.quantities.get(f"date_{key}", {})
+            never = trend.quantities.get(f"never_{key}", {}).get("median", "")
+            cells.append(when.get("median", "–"))
+            cells.append(f"{when.get('low', '–')} to {when.get('high', '–')}")
+            cells.append(f"{float(never):.1%}" if never else "–")
+        rows.append(cells)
+    header = (
+        *("human work", "50 %", "95 % interval", f"not by {LAST_YEAR}"),
+        *("80 %", "95 % interval", f"not by {LAST_YEAR}"),
+    )
+    caption = (
+        f"When the {trend.name} trend reaches a length of human work, if it goes on as it is: an "
+        "extrapolation, not a forecast. The 80 % horizon is taken to stay as far below the 50 % "
+        "one as it is for the middle agent."
+    )
+    return Table(header, rows, caption)
+
+
+def _trends_section(found: StoredTrends) -> Section:
+    said = (
+        "Four shapes of the trend, each fitted jointly with all the rest, and their mixture. Dots "
+        "are horizons measured without any trend, with twice their standard deviation; the line "
+        "is dashed where it is extrapolated."
+    )
+    figures = [
+        Figure(
+            chart_svg(fans_chart(found.fan, found.agents, WIDE)),
+            "Bands hold 50 and 95 % of the draws of the trend; how agents scatter around it is "
+            "not in them.",
+            chart_svg(fans_chart(found.fan, found.agents, NARROW)),
+        ),
+        Figure(
+            chart_svg(doubling_chart(found.table, found.shapes, Size(700, 0))),
+            "Doubling time at the last release, 95 % interval; an arrow marks one that goes on.",
+            chart_svg(doubling_chart(found.table, found.shapes, Size(190, 0, narrow=True))),
+        ),
+    ]
+    tables = [_shapes_table(found), date_table(found.trends[STACKED])]
+    return Section("Trends", [Text(said), *figures, *tables], "trends")
+
+
+def _shapes_table(found: StoredTrends) -> Table:
+    """Return every shape's weights and scores, and its doubling time."""
+    rows = [
+        [
+            row["shape"],
+            f"{row['weight']:.2f}",
+            f"{row['pseudo_bma']:.2f}",
+            _gap(row["elpd_difference"], row["elpd_difference_se"]),
+            _gap(row["future_elpd_difference"], row["future_elpd_difference_se"]),
+            months_text(found.trends[row["shape"]].months()),
+        ]
+        for row in found.shapes.to_dict("records")
+    ]
+    rows.append([STACKED, "", "", "", "", months_text(found.trends[STACKED].months())])
+    return Table(
+        ("shape", "weight", "pseudo-BMA", "unseen agents", "future agents", "doubling time"),
+        rows,
+        "Log score of an agent's measured horizon predicted from all others (unseen) and from "
+        "those released before it (future), less the best shape's, with the standard error of "
+        "the difference. Weights stack the shapes so that their mixture predicts unseen agents "
+        "best; pseudo-BMA is how likely each would come first with other agents of this kind. "
+        "Where the two disagree, the agents are too few to tell the shapes apart.",
+    )
+
+
+def _gap(difference: float, error: float) -> str:
+    if difference == 0:
+        return "best"
+    return f"{difference:.1f}" + (f" ± {error:.1f}" if np.isfinite(error) else "")
+
+
+def _comparison_section(found: StoredComparison) -> Section:
+    figures = []
+    for rate in ("p50", "p80"):
+        title = f"{rate[1:]} % horizon, 95 % interval"
+        wide = methods_chart(found.horizons, rate, _BOXES, title=title)
+        narrow = methods_chart(found.horizons, rate, _BOXES_NARROW, title=title)
+        caption = "Dots are medians or point estimates, bars 95 % intervals."
+        figures.append(Figure(chart_svg(wide), caption, chart_svg(narrow)))
+    switch = Switch("compared-rates", [Choice("Success rate", ("50 %", "80 %"))], figures)
+    rows, keys = [], []
+    for row in found.scores.to_dict("records"):
+        best = row["method"] == row["best"]
+        gap = "best" if best else f"{row['difference']:+.4f} ± {row['difference_se']:.4f}"
+        rows.append(
+            [
+                f"{row['method']}, by {row['by']}",
+                f"{row['log_score']:.4f} ± {row['log_score_se']:.4f}",
+                f"{row['fractional_log_score']:.4f} ± {row['fractional_log_score_se']:.4f}",
+                f"{row['brier']:.4f} ± {row['brier_se']:.4f}",
+                gap,
+            ]
+        )
+        gap_key = 0.0 if best else row["difference"]
+        scores = [row[name] for name in ("log_score", "fractional_log_score", "brier")]
+        keys.append([rows[-1][0], *scores, gap_key])
+    table = Table(
+        ("method, what is held out", "log score", "fractional", "Brier loss", "less the best"),
+        rows,
+        "Prediction of runs that were held out, per run (± standard error): a higher log score "
+        "and a lower Brier loss are better; fractional is the log score of the score itself, not "
+        "of success. Differences are of the log score, paired, within each kind of folds.",
+        keys=keys,
+    )
+    said = "The same runs by other methods, and how well each predicts runs it has not seen."
+    return Section("Methods compared", [Text(said), switch, table], "compared")
+
+
+def _multiverse_charts(found: StoredMultiverse, size: Size) -> dict[str, Any]:
+    charts = {}
+    if boxes := horizon_boxes(found):
+        charts["p50"] = boxes_chart(
+            boxes, size, title="50 % horizon by choice", axis=_FACTOR_AXIS, log=True
+        )
+    if boxes := doubling_boxes(found):
+        axis = f"months (longer than {MOST_MONTHS:.0f}, or none, drawn there)"
+        charts["doubling"] = boxes_chart(
+            boxes, size, title="Doubling time by choice", axis=axis, log=False
+        )
+    return charts
+
+
+def _multiverse_section(found: StoredMultiverse) -> Section:
+    universes = found.horizons["universe"].nunique()
+    said = (
+        f"The same question asked in {universes:,} defensible ways. A box holds every universe "
+        "that made the choice: its dot is the median, its bar the middle half, its line all."
+    )
+    blocks: list[Block] = [Text(said)]
+    wide, narrow = (_multiverse_charts(found, size) for size in (_BOXES, _BOXES_NARROW))
+    if set(wide) == {"p50", "doubling"}:
+        pairs = [(wide[name], narrow[name]) for name in ("p50", "doubling")]
+        figures = [Figure(chart_svg(one), "", chart_svg(other)) for one, other in pairs]
+        choice = Choice("Answer", ("horizon", "doubling time"))
+        blocks.append(Switch("multiverse-boxes", [choice], figures))
+    else:
+        blocks += [Figure(chart_svg(wide[k]), "", chart_svg(narrow[k])) for k in wide]
+    if found.effects is not None:
+        blocks.append(_effects_table(found.effects))
+    return Section("Multiverse", blocks, "multiverse")
+
+
+def _effects_table(effects: pd.DataFrame) -> Table:
+    rows, keys = [], []
+    for row in effects.to_dict("records"):
+        numbers = (row["typical_factor"], row["eta_squared"], row["mean_abs_rate_change"])
+        shown = [f"{number:.2f}" if np.isfinite(number) else "–" for number in numbers]
+        factor = "–" if shown[0] == "–" else f"× {shown[0]}"
+        rows.append([row["choice"], f"{row['levels']:.0f}", factor, *shown[1:]])
+        keys.append([row["choice"], row["levels"], *numbers])
+    return Table(
+        ("choice", "levels", "p50 moves by", "share of variance", "doublings a year"),
+        rows,
+        "Which choice moves the answer most, all else equal: the typical factor of the 50 % "
+        "horizon, the share of its variance, and the change of the trend.",
+        keys=keys,
+        sorted_by=2,
+    )
+
+
+def _sensitivity_sections(found: StoredMultiverse) -> list[Section]:
+    blocks: list[Block] = []
+    if found.sensitivity is not None:
+        named = found.sensitivity.assign(
+            what=found.sensitivity["parameter"] + ": " + found.sensitivity["change"]
+        )
+        blocks.append(_changes_table(named, "what", "other prior"))
+    if found.influence is not None:
+        blocks.append(_changes_table(found.influence, "family", "without the family"))
+    return [Section("Priors and families", blocks, "priors")] if blocks else []
+
+
+def _changes_table(table: pd.DataFrame, column: str, header: str) -> Table:
+    """Return what moves the 50 % horizons most, with the agent that it moves furthest."""
+    known = table.dropna(subset=["log2_change"])
+    size = known["log2_change"].abs()
+    order = size.groupby(known[column]).mean().sort_values(ascending=False)
+    rows = []
+    for name in order.index[:_SHOWN]:
+        own = known[known[column] == name]
+        furthest = own.loc[own["log2_change"].abs().idxmax()]
+        largest = float(furthest["log2_change"])
+        rows.append([str(name), change_text(order[name]), change_text(largest), furthest["agent"]])
+    caption = (
+        f"How far 50 % horizons move: typically, and for the agent that moves furthest. "
+        f"{len(rows)} of {len(order):,} shown, the most moving first."
+    )
+    return Table((header, "typically", "at most", "agent"), rows, caption)

@@ -1,0 +1,99 @@
+"""What the horizon page says of a trend: of a model's, or of a line through the medians."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegauge.horizon.store.studies import StoredTrend
+from tidegauge.horizon.trend.least_squares import Trendline
+from tidegauge.report.durations import WORK_UNITS
+from tidegauge.report.horizon.content import Content, model_trends
+from tidegauge.report.horizon.sections import date_table
+from tidegauge.report.horizon.trend_charts import months_text
+from tidegauge.report.page import Block, Facts, Text
+
+
+def headline_caption(content: Content) -> str:
+    """Say what the marks of the headline chart are."""
+    said = "Dots are medians, bars 95 % intervals; an arrow marks a bar that goes on."
+    first = content.headlines[0]
+    if content.is_dated and first.line is not None:
+        fan = ", its bands hold 50 and 95 % of such lines, one a draw"
+        said += " The line is least squares through the medians"
+        said += f"{fan}." if first.line.fan is not None else "."
+    elif content.is_dated and first.trend is not None:
+        said += (
+            " The line is the median of the trend, its bands hold 50 and 95 % of its draws; "
+            "dashed is extrapolated."
+        )
+    undated = [bar.agent for bar in first.bars if bar.date is None]
+    if content.is_dated and undated:
+        said += f" Without a release date, and so not drawn: {', '.join(undated)}."
+    return f"{said} {WORK_UNITS}"
+
+
+def trend_blocks(content: Content) -> list[Block]:
+    """Say what the trend is, how fast, and when it reaches which length of work."""
+    if trends := model_trends(content.studies):
+        return _model_blocks(trends)
+    return _line_blocks(content)
+
+
+def _model_blocks(trends: list[StoredTrend]) -> list[Block]:
+    blocks: list[Block] = []
+    for trend in trends:
+        rising, scatter = trend.quantities.get("rising_share"), trend.quantities.get("scatter_log2")
+        pairs = [(f"doubling time, {trend.name}", months_text(trend.months()))]
+        if rising:
+            pairs.append(("probability that it rises", f"{float(rising['median']):.1%}"))
+        if scatter:
+            factor = 2 ** float(scatter["median"])
+            pairs.append(("agents scatter around it by a factor of", f"{factor:.2g}"))
+        blocks.append(Facts(pairs))
+    joint = [trend for trend in trends if trend.name.startswith("joint")]
+    said = "The doubling time is that at the last release, with its 95 % interval. "
+    if joint:
+        said += (
+            f"The {joint[0].name} trend was fitted together with all the rest: agents scatter "
+            "around it, and doubt about tasks, agents and scatter is in its bands. "
+        )
+    if len(joint) < len(trends):
+        said += (
+            "The stacked trend mixes four shapes by how well they predict unseen agents; see "
+            "Trends below. "
+        )
+    said += "Its fan stands for the trend, not for the next agent, which may be off it."
+    return [*blocks, Text(said), *(date_table(trend) for trend in trends[:1])]
+
+
+def _line_blocks(content: Content) -> list[Block]:
+    lines = {one.rate: one.line for one in content.headlines if one.kind == "typical" and one.line}
+    if not lines:
+        return [
+            Text("No trend: it needs release dates (--release-dates) of at least three agents.")
+        ]
+    n_agents = next(iter(lines.values())).n_agents
+    said = (
+        f"The trend is descriptive: a straight line through the {n_agents} agents that happen to "
+        "have a date here, all counted alike. It is not the joint trend model, and not a forecast."
+    )
+    if content.fit.posterior is None:
+        said += " This method keeps no draws, so the line has no interval."
+    else:
+        said += (
+            " Its interval is the doubt about these agents' horizons alone, from a line through "
+            "each posterior draw; how agents scatter around a trend is not in it. Horizons more "
+            "than 64 times shorter or longer than any task count as that."
+        )
+    pairs = [(f"doubling time at {rate[1:]} %", _line_text(line)) for rate, line in lines.items()]
+    return [Facts(pairs), Text(said)]
+
+
+def _line_text(line: Trendline) -> str:
+    if not 0 < line.doubling_months < np.inf:
+        return "none: the line does not rise"
+    said = f"{line.doubling_months:.1f} months"
+    if line.fastest_months is None or line.slowest_months is None:
+        return said
+    slowest = f"{line.slowest_months:.1f}" if np.isfinite(line.slowest_months) else "no doubling"
+    return f"{said} ({line.fastest_months:.1f} to {slowest})"
