@@ -19,7 +19,7 @@ from tidegauge.horizon.density.buffer import (
     QUADRATIC,
     TREND,
 )
-from tidegauge.horizon.density.jit import jit
+from tidegauge.horizon.density.jit import jit, jit_sum
 from tidegauge.horizon.density.logistic import logistic_terms
 from tidegauge.horizon.model.options import HINGE_YEARS
 from tidegauge.horizon.model.parameters import (
@@ -130,11 +130,27 @@ def _slope_prior(x, gradient, buffer, at, a, g, has_groups):  # type: ignore[no-
     return -0.5 * scaled * scaled - log_sigma
 
 
+@jit_sum
+def _total(values):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(values.size):
+        total += values[i]
+    return total
+
+
+@jit_sum
+def _dot(left, right):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(left.size):
+        total += left[i] * right[i]
+    return total
+
+
 @jit
 def agent_runs(x, gradient, at, cells, mu_task, by_task):  # type: ignore[no-untyped-def]
     """Add the binomial cells: the only part of size agents x tasks."""
     n_tasks = mu_task.size
-    eta, won = np.empty(n_tasks), np.empty(n_tasks)
+    eta, won, by_eta = np.empty(n_tasks), np.empty(n_tasks), np.empty(n_tasks)
     softplus, scratch = np.empty(n_tasks), np.empty(n_tasks)
     has_residual = at[RESIDUAL + 1] > at[RESIDUAL]
     has_sharpness = at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]
@@ -152,19 +168,15 @@ def agent_runs(x, gradient, at, cells, mu_task, by_task):  # type: ignore[no-unt
         for t in range(n_tasks):
             eta[t] = sharpness[t] * (alpha + beta * mu_task[t] + residual[t])
         logistic_terms(eta, won, softplus, scratch)
-        by_alpha, by_beta, fit = 0.0, 0.0, 0.0
+        logp += _dot(successes, eta) - _dot(attempts, softplus)
         for t in range(n_tasks):
-            fit += successes[t] * eta[t] - attempts[t] * softplus[t]
             left = successes[t] - attempts[t] * won[t]
             by_sharpness[t] += left * eta[t]
-            left *= sharpness[t]
-            by_alpha += left
-            by_beta += left * mu_task[t]
-            by_task[t] += beta * left
-            by_residual[t] += left
-        logp += fit
-        gradient[at[ALPHA] + a] += by_alpha
-        gradient[at[LOG_SLOPE] + a] += beta * by_beta
+            by_eta[t] = left * sharpness[t]
+            by_task[t] += beta * by_eta[t]
+            by_residual[t] += by_eta[t]
+        gradient[at[ALPHA] + a] += _total(by_eta)
+        gradient[at[LOG_SLOPE] + a] += beta * _dot(by_eta, mu_task)
     if has_residual:
         gradient[at[RESIDUAL] : at[RESIDUAL] + n_tasks] += by_residual
     if has_sharpness:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tidegauge.horizon.density.jit import jit_exact
+from tidegauge.horizon.density.jit import jit
 
 _ROUNDING = 1.5 * 2.0**52  # added to a double, leaves the nearest whole number in its low bits
 _LOG2_E = 1 / math.log(2)
@@ -14,7 +14,7 @@ _LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # its products with whole pow
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 
 
-@jit_exact
+@jit
 def _exp_series(x):  # type: ignore[no-untyped-def]
     """Return exp(x) for |x| < 0.35, as straight-line code: a loop would cost the lanes."""
     tail = 1 / 40320 + x * (
@@ -24,7 +24,7 @@ def _exp_series(x):  # type: ignore[no-untyped-def]
     return 1 + x * (1 + x * (1 / 2 + x * (1 / 6 + x * tail)))
 
 
-@jit_exact
+@jit
 def _atanh_series(s):  # type: ignore[no-untyped-def]
     """Return atanh(r) / r by s = r**2, for s <= 1/9."""
     tail = 1 / 25 + s * (1 / 27 + s * (1 / 29 + s * (1 / 31 + s * (1 / 33))))
@@ -33,7 +33,7 @@ def _atanh_series(s):  # type: ignore[no-untyped-def]
     return 1 + s * (1 / 3 + s * (1 / 5 + s * (1 / 7 + s * tail)))
 
 
-@jit_exact
+@jit
 def logistic_terms(eta, won, softplus, small):  # type: ignore[no-untyped-def]
     """Write logistic(eta) and log(1 + exp(eta)), accurate to a few units in the last place.
 

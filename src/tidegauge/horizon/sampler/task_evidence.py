@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from tidegauge.horizon.density.jit import jit
+from tidegauge.horizon.density.jit import jit, jit_sum
 from tidegauge.horizon.model.parameters import (
     ALPHA,
     DELTA_ESTIMATE,
@@ -29,6 +29,21 @@ def _curves(x, at):  # type: ignore[no-untyped-def]
     return x[at[ALPHA] : at[ALPHA + 1]], -np.exp(x[at[LOG_SLOPE] : at[LOG_SLOPE + 1]])
 
 
+@jit_sum
+def _least_squares(weight, weighted_logit, alpha, beta):  # type: ignore[no-untyped-def]
+    """Return the sums of a task's normal equations: its logits on alpha + beta length + rest."""
+    of_length, both, of_rest = 0.0, 0.0, 0.0
+    by_length, by_rest = 0.0, 0.0
+    for a in range(alpha.size):
+        left = weighted_logit[a] - weight[a] * alpha[a]
+        of_length += weight[a] * beta[a] * beta[a]
+        both += weight[a] * beta[a]
+        of_rest += weight[a]
+        by_length += beta[a] * left
+        by_rest += left
+    return of_length, both, of_rest, by_length, by_rest
+
+
 @jit
 def _said_by_agents(x, at, shape, parts):  # type: ignore[no-untyped-def]
     """Write what the agents say of each task, by weighted least squares of their logits.
@@ -39,16 +54,9 @@ def _said_by_agents(x, at, shape, parts):  # type: ignore[no-untyped-def]
     rows, told = shape[0], shape[3]
     alpha, beta = _curves(x, at)
     for t in range(rows.shape[1]):
-        of_length, both, of_rest = 0.0, 0.0, 0.0
-        by_length, by_rest = 0.0, 0.0
-        for a in range(alpha.size):
-            weight = told[0, t, a]
-            left = told[1, t, a] - weight * alpha[a]
-            of_length += weight * beta[a] * beta[a]
-            both += weight * beta[a]
-            of_rest += weight
-            by_length += beta[a] * left
-            by_rest += left
+        of_length, both, of_rest, by_length, by_rest = _least_squares(
+            told[0, t], told[1, t], alpha, beta
+        )
         share, level = 0.0, 0.0
         if at[RESIDUAL + 1] > at[RESIDUAL]:
             share, level = both / (of_rest + rows[2, t]), by_rest / (of_rest + rows[2, t])
