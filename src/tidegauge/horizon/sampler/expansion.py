@@ -31,6 +31,7 @@ FloatArray = NDArray[np.float64]
 
 _LONGEST_STEP = 2.0  # of one Newton step, log2 minutes or logits: it is only a shape
 _LEAST = 1e-9  # precision, in place of none
+_SHAPE_BITS = 20  # of a mantissa: ample for a shape, and rounding errors do not reach them
 _SCALES = (1e-3, 1e3)  # log2 minutes or logits: beyond, a shape would gain nothing but rounding
 
 
@@ -145,16 +146,24 @@ def reference_at(
     marginal = moved.T @ (seen.own - explained) @ moved
     return Reference(
         x=x,
-        rows=rows,
-        pivot=agents.pivot,
-        center=agents.center,
-        told=told,
-        spread=inverse_root(marginal),
-        shared=x[shared],
-        shared_pull=agents.shared_pull @ moved,
-        shared_spread=agents.shared_spread,
-        horizons=horizons,
+        rows=_rounded(rows),
+        pivot=_rounded(agents.pivot),
+        center=_rounded(agents.center),
+        told=_rounded(told),
+        spread=_rounded(inverse_root(marginal)),
+        shared=_rounded(x[shared]),
+        shared_pull=_rounded(agents.shared_pull @ moved),
+        shared_spread=_rounded(agents.shared_spread),
+        horizons=_rounded(horizons),
     )
+
+
+def _rounded(values: FloatArray) -> FloatArray:
+    """Round to a mantissa of 20 bits, so that every linear algebra library gives the same shape."""
+    mantissa, exponent = np.frexp(values)
+    whole = np.rint(np.ldexp(mantissa, _SHAPE_BITS))
+    rounded: FloatArray = np.ldexp(whole, exponent - _SHAPE_BITS)
+    return rounded
 
 
 def _moderate(point: Point) -> Point:
