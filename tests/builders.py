@@ -51,9 +51,10 @@ def small_rows(
     rows: list[Row] = []
     for family, task, minutes in TASKS:
         shared = {"task_family": family, "human_minutes": minutes}
+        log2 = rng.normal(0, 0.7, 3)  # human_minutes is the geometric mean of the runs
         rows += [
-            human_row(task, minutes=minutes * 2 ** rng.normal(0, 0.7), run_id=f"h{i}", **shared)
-            for i in range(3)
+            human_row(task, minutes=minutes * 2**off, run_id=f"h{i}", **shared)
+            for i, off in enumerate((log2 - log2.mean()).tolist())
         ]
         for a, agent in enumerate(agents):
             win = 1 / (1 + minutes / (10 * (a + 1)))

@@ -9,6 +9,7 @@ import filecmp
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import geometric_mean
 
 from tidegauge.errors import InputError, RunFileError
 from tidegauge.horizon.data.filters import RowFilter, Sieve
@@ -18,6 +19,7 @@ from tidegauge.schema.runs import RunReader, RunRecord
 
 RE_BENCH = "RE-Bench"
 UNKNOWN_SOURCE = "unknown"
+CONFLICTS = ("error", "geomean", "first")
 REMEMBERED_RUNS = 1_000_000  # bounds memory: repeated runs are looked for among so many
 _ROWS_PER_UPDATE = 50_000
 _TICKS = 2**40
@@ -33,6 +35,8 @@ class TaskEntry:
     task_source: str | None
     usual_source: str
     where: str
+    human_score: float | None = None
+    other_minutes: set[float] = field(default_factory=set)
 
     @property
     def source(self) -> str:
@@ -51,7 +55,7 @@ class CellCount:
 
     @property
     def score_sum(self) -> float:
-        """Sum of the continuous scores, exact to 2**-40: the order of rows never matters."""
+        """Sum of the continuous scores, each clipped to 0..1, exact to 2**-40 in any order."""
         return self.full_scores + self.other_score_ticks / _TICKS
 
 
@@ -62,6 +66,7 @@ class HumanRun:
     task: str
     minutes: float
     success: bool
+    score: float = float("nan")
 
 
 @dataclass
@@ -91,6 +96,7 @@ class Tally:
     n_repeated: int = 0
     notes: list[str] = field(default_factory=list)
     sha256: dict[str, str] = field(default_factory=dict)
+    conflicts: str = "error"
     _seen: set[int] = field(default_factory=set, repr=False)
 
     def add(self, record: RunRecord, reader: RunReader) -> None:
@@ -99,12 +105,13 @@ class Tally:
         entry = self.tasks.get(record.task_id)
         if entry is None:
             self.tasks[record.task_id] = _entry_of(record, reader)
-        elif not _agree(entry, record, reader):
+        elif not _agree(entry, record, reader, conflicts=self.conflicts):
             return
         if record.run_id is not None and self._is_repeated(record):
             self.n_repeated += 1
         elif record.alias == HUMAN:
-            run = HumanRun(record.task_id, record.duration_minutes, record.score_binarized == 1)
+            won = record.score_binarized == 1
+            run = HumanRun(record.task_id, record.duration_minutes, won, _score_of(record))
             self.human_runs.append(run)
         else:
             cells = self.cells.setdefault(record.alias, {})
@@ -113,9 +120,8 @@ class Tally:
                 cell = cells[record.task_id] = CellCount()
             cell.attempts += 1
             cell.successes += record.score_binarized == 1
-            score = record.score_cont if record.score_cont is not None else record.score
-            if score is None:
-                score = record.score_binarized
+            # Clipped run by run: one score of 5 must not make up for four failures.
+            score = min(max(_score_of(record), 0.0), 1.0)
             if score == 1:
                 cell.full_scores += 1
             elif score:
@@ -139,9 +145,16 @@ def read_tally(
     sources: Sequence[Path | str],
     *,
     filters: Sequence[RowFilter] = (),
+    conflicts: str = "error",
     progress: Progress = SILENT,
 ) -> Tally:
     """Read files of run records in one pass, holding one line at a time.
+
+    Parameters
+    ----------
+    conflicts : {"error", "geomean", "first"}
+        What to do about a task whose rows disagree on human_minutes: refuse the file, take the
+        geometric mean of its values, or the value read first.
 
     Raises
     ------
@@ -150,7 +163,9 @@ def read_tally(
     InputError
         A filter on a field that no record has, or filters that leave no agent run.
     """
-    tally, sieve = Tally(), Sieve(filters)
+    if conflicts not in CONFLICTS:
+        raise InputError(f"conflicts={conflicts}: must be one of {', '.join(CONFLICTS)}")
+    tally, sieve = Tally(conflicts=conflicts), Sieve(filters)
     problems: list[str] = []
     n_problems = 0
     for source in _distinct(sources, tally):
@@ -175,7 +190,22 @@ def read_tally(
         raise RunFileError(problems, n_problems)
     tally.notes += sieve.notes()
     _note_repeats(tally)
+    _settle_conflicts(tally)
     return tally
+
+
+def _settle_conflicts(tally: Tally) -> None:
+    """Give tasks whose rows disagree one length, and say so."""
+    disputed = [entry for entry in tally.tasks.values() if entry.other_minutes]
+    if tally.conflicts == "geomean":
+        for entry in disputed:
+            values = sorted({entry.human_minutes, *entry.other_minutes})
+            entry.human_minutes = geometric_mean(values)
+    if disputed:
+        taken = {"geomean": "their geometric mean", "first": "the first"}[tally.conflicts]
+        tally.notes.append(
+            f"{len(disputed):,} tasks have rows with different human_minutes: {taken} is used"
+        )
 
 
 def _distinct(sources: Iterable[Path | str], tally: Tally) -> list[Path | str]:
@@ -225,10 +255,23 @@ def _entry_of(record: RunRecord, reader: RunReader) -> TaskEntry:
         task_source=record.task_source or None,
         usual_source=RE_BENCH if record.task_id.startswith("ai_rd_") else UNKNOWN_SOURCE,
         where=f"{reader.name}:{reader.line}",
+        human_score=_number(record.human_score),
     )
 
 
-def _agree(entry: TaskEntry, record: RunRecord, reader: RunReader) -> bool:
+def _score_of(record: RunRecord) -> float:
+    """Return the continuous score of a run, or its outcome where it has none."""
+    for score in (record.score_cont, record.score):
+        if score is not None:
+            return score
+    return record.score_binarized
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _agree(entry: TaskEntry, record: RunRecord, reader: RunReader, *, conflicts: str) -> bool:
     if (
         entry.family == record.task_family
         and entry.human_minutes == record.human_minutes
@@ -245,10 +288,14 @@ def _agree(entry: TaskEntry, record: RunRecord, reader: RunReader) -> bool:
         "task_source": (entry.task_source, record.task_source or entry.task_source),
     }
     differing = {name: pair for name, pair in shared.items() if pair[0] != pair[1]}
+    if conflicts != "error" and "human_minutes" in differing:
+        del differing["human_minutes"]
+        entry.other_minutes.add(record.human_minutes)
     for name, (first, here) in differing.items():
+        flag = ", or use --conflicts geomean (or first)" if name == "human_minutes" else ""
         reader.report(
             f"{name}={show_value(here)}: task {show_value(record.task_id)} has "
             f"{show_value(first)} at {entry.where}; "
-            "a task has one, so correct it or give the other version its own task_id"
+            f"a task has one, so correct it or give the other version its own task_id{flag}"
         )
     return not differing

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.horizon.data import provenance
 from tidegauge.horizon.data.counts import RE_BENCH, HumanRun, Tally, TaskEntry
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 BASELINE = "baseline"
 _SAME_MINUTES = 1e-3  # durations are whole milliseconds, human_minutes has three decimals
@@ -46,6 +48,12 @@ class Design:
         Failed timed human runs, censored at their duration where a model is asked to.
     estimate_task, estimate_log2 : ndarray, shape (estimate,)
         Estimates of a task's length.
+    estimate_is_row : ndarray of bool, shape (estimate,)
+        Whether it is a human row beside the task's baselines, not its human_minutes.
+    task_provenance : tuple of str
+        What the human rows of each task say of its human_minutes, as `provenance` has it;
+        ``estimate`` for a task that was not baselined, ``window`` for RE-Bench, empty for one
+        without human rows.
     agent_years : ndarray, shape (agent,)
         Release of each agent in years from the mean date of those in the trend; NaN for an agent
         that is not in it. Empty where no dates were given.
@@ -72,6 +80,8 @@ class Design:
     failed_log2: FloatArray
     estimate_task: IntArray
     estimate_log2: FloatArray
+    estimate_is_row: BoolArray = field(default_factory=lambda: np.empty(0, dtype=bool))
+    task_provenance: tuple[str, ...] = ()
     agent_years: FloatArray = field(default_factory=lambda: np.empty(0))
     origin_day: float = 0.0
     agent_groups: tuple[str, ...] = ()
@@ -101,7 +111,8 @@ def build_design(tally: Tally) -> Design:
     index = {task: i for i, task in enumerate(tasks)}
     families = sorted({entry.family for entry in tally.tasks.values()})
     family_index = {family: i for i, family in enumerate(families)}
-    timed, notes = _timed_runs(tally)
+    rows, notes = _timed_runs(tally)
+    timed, others, said_of, split_notes = _told_apart(tally, rows)
     estimates, estimate_notes = _estimates(tally, timed)
     won = sorted(run for run in timed if run.success and run.minutes > 0)
     failed = sorted(run for run in timed if not run.success and run.minutes > 0)
@@ -122,9 +133,11 @@ def build_design(tally: Tally) -> Design:
         run_log2=_log2_minutes(won),
         failed_task=_indices(failed, index),
         failed_log2=_log2_minutes(failed),
-        estimate_task=np.array([index[task] for task in estimates], dtype=np.int64),
-        estimate_log2=np.log2([tally.tasks[task].human_minutes for task in estimates]),
-        notes=(*tally.notes, *notes, *estimate_notes, *_odd_notes(tally, won)),
+        estimate_task=_indices([*estimates, *others], index),
+        estimate_log2=_log2_minutes([*estimates, *others]),
+        estimate_is_row=np.repeat([False, True], [len(estimates), len(others)]),
+        task_provenance=tuple(said_of.get(task, "") for task in tasks),
+        notes=(*tally.notes, *notes, *split_notes, *estimate_notes, *_odd_notes(tally, won)),
     )
 
 
@@ -134,8 +147,9 @@ def human_table(design: Design) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        task_id, task_family, duration_log2 (log2 minutes) and source_type: ``baseline`` for a
-        timed run, ``estimate`` for an estimate.
+        task_id, task_family, duration_log2 (log2 minutes), source_type: ``baseline`` for a
+        timed run, ``estimate`` for an estimate, and provenance: ``run``, ``human_minutes`` or
+        ``row`` (a human row that is no baseline).
     """
     import pandas as pd
 
@@ -147,6 +161,10 @@ def human_table(design: Design) -> pd.DataFrame:
             "task_family": np.array(design.families, dtype=object)[design.task_family[task]],
             "duration_log2": np.concatenate([design.run_log2, design.estimate_log2]),
             "source_type": np.repeat([BASELINE, "estimate"], sizes),
+            "provenance": [
+                *["run"] * design.run_task.size,
+                *np.where(design.estimate_is_row, "row", "human_minutes").tolist(),
+            ],
         }
     )
 
@@ -196,8 +214,60 @@ def _timed_runs(tally: Tally) -> tuple[list[HumanRun], list[str]]:
     return timed, notes
 
 
-def _estimates(tally: Tally, timed: list[HumanRun]) -> tuple[list[str], list[str]]:
-    """List the tasks whose human_minutes counts as one estimate."""
+def _told_apart(
+    tally: Tally, rows: list[HumanRun]
+) -> tuple[list[HumanRun], list[HumanRun], dict[str, str], list[str]]:
+    """Split human rows into baselines and others; say what was found of each task."""
+    by_task: dict[str, list[HumanRun]] = {}
+    for run in sorted(rows):
+        by_task.setdefault(run.task, []).append(run)
+    baselined = {
+        task: provenance.TaskRows(
+            minutes=[run.minutes for run in runs],
+            scores=[run.score for run in runs],
+            won=[run.success for run in runs],
+            human_minutes=tally.tasks[task].human_minutes,
+            human_score=tally.tasks[task].human_score,
+        )
+        for task, runs in by_task.items()
+        if tally.tasks[task].human_source == BASELINE and all(run.minutes > 0 for run in runs)
+    }
+    found = provenance.baseline_rows(baselined)
+    timed, others = [], []
+    for task, runs in by_task.items():
+        kept = found[task][1] if task in found else range(len(runs))
+        timed += [run for i, run in enumerate(runs) if i in kept]
+        others += [run for i, run in enumerate(runs) if i not in kept]
+    said_of = {task: _said_of(tally.tasks[task]) for task in {run.task for run in tally.human_runs}}
+    said_of |= {task: said for task, (said, _) in found.items()}
+    notes = []
+    if others:
+        split = sum(said == provenance.SPLIT for said, _ in found.values())
+        notes.append(
+            f"{len(others):,} human rows of {split:,} baseline tasks are no baselines (the other "
+            "rows alone reproduce human_minutes): counted as estimates"
+        )
+    unexplained = {task for task, (said, _) in found.items() if said == provenance.UNEXPLAINED}
+    if odd := len(unexplained & {run.task for run in timed if run.success}):
+        notes.append(
+            f"{odd:,} baseline tasks have human rows that do not reproduce their human_minutes: "
+            "all counted as timed runs"
+        )
+    return timed, others, said_of, notes
+
+
+def _said_of(entry: TaskEntry) -> str:
+    return (
+        "window"
+        if entry.source == RE_BENCH
+        else BASELINE
+        if entry.human_source == BASELINE
+        else "estimate"
+    )
+
+
+def _estimates(tally: Tally, timed: list[HumanRun]) -> tuple[list[HumanRun], list[str]]:
+    """Return the human_minutes that count as one estimate of their task."""
     measured = {run.task for run in tally.human_runs}
     succeeded = {run.task for run in timed if run.success and run.minutes > 0}
     estimated, unmeasured, unsolved = [], [], []
@@ -216,10 +286,11 @@ def _estimates(tally: Tally, timed: list[HumanRun]) -> tuple[list[str], list[str
         )
     if unsolved:
         notes.append(
-            f"{len(unsolved):,} baseline tasks have no successful human run: their length comes "
-            "from their family and the agents"
+            f"{len(unsolved):,} baseline tasks have no successful human run: "
+            "their human_minutes counts as one estimate"
         )
-    return sorted([*estimated, *unmeasured]), notes
+    tasks = sorted([*estimated, *unmeasured, *unsolved])
+    return [HumanRun(task, tally.tasks[task].human_minutes, True) for task in tasks], notes
 
 
 def _odd_notes(tally: Tally, won: list[HumanRun]) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.design import Design, FloatArray, IntArray
+from tidegauge.horizon.data.design import Design, IntArray
 
 BoolArray = NDArray[np.bool_]
 
@@ -85,9 +85,9 @@ def _take(
         raise InputError("no agent run is left on the tasks that were kept; keep more of them")
     used, task_family = np.unique(family, return_inverse=True)
     cells = np.ix_(rows, task)
-    run_task, run_log2 = _follow(design.run_task, design.run_log2, task)
-    failed_task, failed_log2 = _follow(design.failed_task, design.failed_log2, task)
-    estimate_task, estimate_log2 = _follow(design.estimate_task, design.estimate_log2, task)
+    run_task, run = _follow(design.run_task, task)
+    failed_task, failed = _follow(design.failed_task, task)
+    estimate_task, estimate = _follow(design.estimate_task, task)
     return replace(
         design,
         agents=tuple(design.agents[a] for a in rows),
@@ -100,20 +100,24 @@ def _take(
         successes=design.successes[cells],
         score_sum=design.score_sum[cells],
         run_task=run_task,
-        run_log2=run_log2,
+        run_log2=design.run_log2[run],
         failed_task=failed_task,
-        failed_log2=failed_log2,
+        failed_log2=design.failed_log2[failed],
         estimate_task=estimate_task,
-        estimate_log2=estimate_log2,
+        estimate_log2=design.estimate_log2[estimate],
+        estimate_is_row=design.estimate_is_row[estimate]
+        if design.estimate_is_row.size
+        else design.estimate_is_row,
+        task_provenance=tuple(design.task_provenance[i] for i in task if design.task_provenance),
         agent_years=design.agent_years[rows] if design.agent_years.size else np.empty(0),
         agent_groups=tuple(design.agent_groups[a] for a in rows if design.agent_groups),
         notes=(),
     )
 
 
-def _follow(of_task: IntArray, values: FloatArray, task: IntArray) -> tuple[IntArray, FloatArray]:
-    """Return the observations of the tasks taken, at their new indices."""
+def _follow(of_task: IntArray, task: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the new tasks of the observations of the tasks taken, and their old indices."""
     found = [np.flatnonzero(of_task == i) for i in task]
     sizes = [each.size for each in found]
     index = np.concatenate([*found, np.empty(0, dtype=np.int64)]).astype(np.int64)
-    return np.repeat(np.arange(task.size), sizes), values[index]
+    return np.repeat(np.arange(task.size), sizes), index

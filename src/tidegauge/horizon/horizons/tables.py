@@ -119,5 +119,6 @@ def tasks_table(design: Design, log2_draws: FloatArray) -> pd.DataFrame:
             "log2_sd": log2_draws.std(axis=0),
             "log2_q0.025": low,
             "log2_q0.975": high,
+            "provenance": design.task_provenance or [""] * n_tasks,
         }
     )

@@ -40,8 +40,8 @@ def test_agent_runs_become_counts_and_human_runs_are_kept(tally_of: Any) -> None
         ("agent-b", "words/count"): (1, 0),
     }
     assert tally.human_runs == [
-        HumanRun("words/count", 3.0, True),
-        HumanRun("words/count", 5.0, False),
+        HumanRun("words/count", 3.0, True, 1.0),
+        HumanRun("words/count", 5.0, False, 1.0),
     ]
     assert tally.n_rows == 5
 
@@ -55,7 +55,16 @@ def test_continuous_scores_are_summed_whichever_column_has_them(tally_of: Any) -
             agent_row(score_cont=-2.0, score=99.0),
         ]
     )
-    assert tally.cells["agent-a"]["words/count"].score_sum == 0.25 + 0.5 + 1 - 2
+    assert tally.cells["agent-a"]["words/count"].score_sum == 0.25 + 0.5 + 1 + 0
+
+
+@pytest.mark.parametrize(("score", "counts_as"), [(5.0, 1.0), (1.0, 1.0), (-3.0, 0.0)])
+def test_scores_are_clipped_run_by_run(tally_of: Any, score: float, counts_as: float) -> None:
+    rows = [agent_row(score_cont=0.0) for _ in range(9)]
+    tally, same = (tally_of([agent_row(score_cont=s), *rows]) for s in (score, counts_as))
+    cells = [each.cells["agent-a"]["words/count"] for each in (tally, same)]
+    assert cells[0] == cells[1]
+    assert cells[0].score_sum == counts_as
 
 
 def test_scores_sum_to_the_same_bits_in_any_order(tally_of: Any) -> None:
@@ -154,10 +163,28 @@ def test_rows_that_disagree_about_a_task_are_a_fault_with_both_places(
     b = write_rows(tmp_path / "b.jsonl", [agent_row("words/sort"), agent_row(**{field: other})])
     with pytest.raises(RunFileError) as caught:
         read_tally([a, b])
+    flag = ", or use --conflicts geomean (or first)" if field == "human_minutes" else ""
     assert caught.value.problems == [
         f"{b}:2: {field}={other}: task words/count has {first} at {a}:1; "
-        "a task has one, so correct it or give the other version its own task_id"
+        f"a task has one, so correct it or give the other version its own task_id{flag}"
     ]
+
+
+@pytest.mark.parametrize(("conflicts", "minutes"), [("geomean", 12.0), ("first", 8.0)])
+def test_rows_that_disagree_on_minutes_can_be_settled(
+    tmp_path: Path, conflicts: str, minutes: float
+) -> None:
+    rows = [agent_row(), agent_row(human_minutes=18.0), agent_row(human_minutes=18.0)]
+    tally = read_tally([write_rows(tmp_path / "runs.jsonl", rows)], conflicts=conflicts)
+    assert tally.tasks["words/count"].human_minutes == pytest.approx(minutes)
+    assert tally.cells["agent-a"]["words/count"].attempts == 3
+    assert any("1 tasks have rows with different human_minutes" in note for note in tally.notes)
+
+
+def test_no_other_disagreement_is_settled(tmp_path: Path) -> None:
+    rows = [agent_row(), agent_row(task_family="other", human_minutes=9.0)]
+    with pytest.raises(RunFileError, match=r"task_family=other"):
+        read_tally([write_rows(tmp_path / "runs.jsonl", rows)], conflicts="geomean")
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -118,12 +118,12 @@ def test_a_baseline_task_without_human_rows_counts_as_an_estimate_and_is_said(
     )
 
 
-def test_a_baseline_task_with_failed_runs_alone_has_neither_timing_nor_estimate(
+def test_the_minutes_of_a_baseline_task_with_failed_runs_alone_are_one_estimate(
     design_of: Any,
 ) -> None:
     design = design_of([agent_row(), human_row(minutes=30, score_binarized=0)])
     assert timed(design) == []
-    assert estimated(design) == []
+    assert estimated(design) == [("words/count", 8.0)]
     assert design.failed_task.tolist() == [0]
     assert any("have no successful human run" in note for note in design.notes)
 
@@ -214,11 +214,12 @@ def test_human_table_has_one_row_per_timing_or_estimate(design_of: Any) -> None:
         human_row("a/1", minutes=16, **fields),
     ]
     table = human_table(design_of(rows))
-    assert list(table.columns) == ["task_id", "task_family", "duration_log2", "source_type"]
+    names = ["task_id", "task_family", "duration_log2", "source_type", "provenance"]
+    assert list(table.columns) == names
     assert table.to_numpy().tolist() == [
-        ["b/1", "b", 1.0, "baseline"],
-        ["b/1", "b", 2.0, "baseline"],
-        ["a/1", "a", 4.0, "estimate"],
+        ["b/1", "b", 1.0, "baseline", "run"],
+        ["b/1", "b", 2.0, "baseline", "run"],
+        ["a/1", "a", 4.0, "estimate", "human_minutes"],
     ]
 
 
