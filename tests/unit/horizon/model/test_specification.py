@@ -9,9 +9,9 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pytensor.compile.mode import Mode
 from scipy import stats
 
+from density_checks import PLAIN
 from designs import draw_design, usual_truth
 from joint_density import log_joint
 from tidegauge.engine.priors import half_cauchy
@@ -53,9 +53,6 @@ CASES: list[dict[str, Any]] = [
     {"noise": "weibull", "rounding": True, "failures": "censor", "human_scale": "source"},
     {"residual": "family", "discrimination": True, "pooling": "lab", "trend": "kink"},
 ]
-
-
-PLAIN = Mode(linker="py", optimizer=None)  # nothing is compiled: a model is evaluated but thrice
 
 
 def named(case: dict[str, Any]) -> str:
