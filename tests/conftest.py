@@ -51,6 +51,6 @@ def tidegauge() -> Run:
 
     def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tidegauge", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload]
+        return subprocess.run(command, capture_output=True, text=True, timeout=1800, **options)  # type: ignore[call-overload]
 
     return run

@@ -49,7 +49,7 @@ def run_script(
         text=True, start_new_session=True,
     )  # fmt: skip
     try:
-        said = shell.communicate(timeout=600)
+        said = shell.communicate(timeout=1800)
     finally:  # a script that failed leaves its server behind, which would hold the pipes open
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
