@@ -4,13 +4,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format slow sbc bench clean
+.PHONY: demo test coverage check format slow sbc bench clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Lines and branches of src that `make test` reaches, worker processes included.
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -21,9 +25,9 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Simulation-based calibration and other long statistics.
+# Simulation-based calibration, coverage over many data sets, and whole runs.
 slow: $(STAMP)
-	$(BIN)/python -m pytest tests/slow
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/slow
 
 # Simulation-based calibration of core and of every option: rank histograms for the docs.
 sbc: $(STAMP)

@@ -1,4 +1,4 @@
-"""Shared fixtures: where the real data is, and a command line that behaves as a user's."""
+"""A home of the session's own, real data where it is, and a command line in its own process."""
 
 from __future__ import annotations
 
@@ -6,14 +6,32 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[1]
+
 # A suite started in the background is deaf to Ctrl-C, and so would be the commands it interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Neither the tests nor the processes they start read or write the user's home. Set while this
+# file is imported: libraries read these variables when they are imported. Workers inherit them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _home = tempfile.TemporaryDirectory(prefix="tidegauge-home-")  # goes with the process
+    _compiled = ROOT / ".pytest_cache" / "libraries"  # slow to make: kept between sessions
+    os.environ |= {
+        "HOME": _home.name,
+        "XDG_CACHE_HOME": f"{_home.name}/.cache",
+        "XDG_CONFIG_HOME": f"{_home.name}/.config",
+        "XDG_DATA_HOME": f"{_home.name}/.local/share",
+        "XDG_STATE_HOME": f"{_home.name}/.local/state",
+        "MPLCONFIGDIR": str(_compiled / "matplotlib"),
+        "PYTENSOR_FLAGS": f"base_compiledir={_compiled / 'pytensor'}",
+    }
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -33,6 +51,6 @@ def tidegauge() -> Run:
 
     def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tidegauge", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload]
+        return subprocess.run(command, capture_output=True, text=True, timeout=1800, **options)  # type: ignore[call-overload]
 
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytensor
+from pytensor.compile.mode import Mode
 
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.buffer import pack_data
@@ -11,6 +12,8 @@ from tidegauge.horizon.density.joint import log_density
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import BLOCKS, DIMS, is_log, layout_of
 from tidegauge.horizon.model.specification import build_model
+
+PLAIN = Mode(linker="py", optimizer=None)  # nothing is compiled: a model is evaluated but thrice
 
 
 def value_vars(x: np.ndarray, design: Design, options: HorizonOptions) -> dict[str, np.ndarray]:
@@ -44,27 +47,23 @@ def check_against_pymc(
     design: Design, options: HorizonOptions, priors: HorizonPriors = DEFAULT_PRIORS
 ) -> None:
     model = build_model(design, priors=priors, options=options)
-    with pytensor.config.change_flags(mode="FAST_COMPILE", cxx=""):  # three points: not worth a C++
-        terms, dlogp = model.compile_logp(sum=False), model.compile_dlogp()
+    names = [variable.name for variable in model.value_vars]
+    total = sum(term.sum() for term in model.logp(sum=False))
+    slopes = pytensor.grad(total, model.value_vars)
+    value_and_slopes = model.compile_fn([total, *slopes], inputs=model.value_vars, mode=PLAIN)
     data, rng = pack_data(design, priors, options), np.random.default_rng(1)
     for scale in (0.1, 0.5, 1.0):
         x = rng.normal(0, scale, layout_of(design, options).size)
         gradient = np.empty(x.size)
         value = log_density(x, gradient, data)
         point = value_vars(x, design, options)
-        assert sorted(point) == sorted(variable.name for variable in model.value_vars)
-        expected = sum(np.sum(term) for term in terms(point))
-        np.testing.assert_allclose(value, expected, rtol=1e-9)
-        ordered = {variable.name: point[variable.name] for variable in model.value_vars}
-        slopes, at = dlogp(point), 0
-        for name, part in ordered.items():
-            size = np.size(part)
-            ordered[name] = slopes[at : at + size].reshape(np.shape(part))
-            at += size
+        assert sorted(point) == sorted(names)
+        expected_value, *parts = value_and_slopes(point)
+        np.testing.assert_allclose(value, expected_value, rtol=1e-9)
         # PyMC's log survival changes its formula in the tail, where its slope is good to 1e-7;
         # ours is compared with SciPy's below. Both sum terms as large as the largest slope.
         exact = options.failures == "ignore" and not options.rounding
-        expected = packed(ordered, design, options)
+        expected = packed(dict(zip(names, parts, strict=True)), design, options)
         slack = (1e-11 if exact else 1e-9) * np.abs(expected).max() + (1e-9 if exact else 1e-6)
         np.testing.assert_allclose(gradient, expected, rtol=1e-8, atol=slack)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import pytest
+from scipy.stats import norm
 
+from coverage_study import core_coverage
 from designs import Truth, draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.sampling import sample_pymc
@@ -23,7 +24,6 @@ with warnings.catch_warnings():
     import arviz as az
 
 SIZES = {"n_agents": 4, "n_tasks": 16, "n_families": 5}
-QUICK = SamplerConfig(draws=500, tune=300, chains=2, cores=1)
 
 
 def drawn(seed: int, **options: int) -> tuple[Truth, Design]:
@@ -32,44 +32,39 @@ def drawn(seed: int, **options: int) -> tuple[Truth, Design]:
     return truth, draw_design(truth, rng, **options)
 
 
-@pytest.mark.parametrize("failures", ["ignore", "censor"])
-def test_posterior_equals_that_of_the_pymc_model(failures: str) -> None:
+def test_posterior_equals_that_of_the_pymc_model() -> None:
     """Another density (PyMC's graph) in other coordinates (centred); the targets must agree.
 
-    PyMC's own sampler on the same model is compared in benchmarks/bench_horizon.py: on data this
-    small its effective sample sizes are too low to judge by.
+    Many families and runs: where a scale may vanish, chains in centred coordinates are stuck for
+    longer than their own Monte Carlo error can tell, and nothing could be judged by them.
     """
-    _, design = drawn(1, failed=6)
-    options = HorizonOptions(failures=failures)
-    fit = fit_horizon(design, options=options)
-    assert fit.diagnosis.converged
-    careful = SamplerConfig(draws=4000, tune=1500, chains=2, target_accept=0.98)
-    posterior = sample_pymc(build_model(design, options=options), careful).posterior
+    rng = np.random.default_rng(1)
+    truth = usual_truth(rng, n_agents=4, n_tasks=32, n_families=16)
+    design = draw_design(truth, rng, human_runs=6, estimates=3, failed=6)
+    options = HorizonOptions(failures="censor")
+    sampler = SamplerConfig(draws=1000, tune=600, chains=4)
+    fit = fit_horizon(design, options=options, sampler=sampler)
+    trace = sample_pymc(build_model(design, options=options), sampler)
     scores = []
-    for name in posterior.data_vars:
-        theirs = np.asarray(posterior[name]).reshape(2, posterior.sizes["draw"], -1)
-        ours = getattr(fit.point, name).reshape(4, fit.sampler.draws, -1)
+    for name in trace.posterior.data_vars:
+        pair = [np.asarray(trace.posterior[name]), getattr(fit.point, name)]
+        theirs, ours = (values.reshape(*values.shape[:2], -1) for values in pair)
         for i in range(theirs.shape[2]):
-            error = np.hypot(az.mcse(theirs[:, :, i]), az.mcse(ours[:, :, i]))
-            scores.append((ours[:, :, i].mean() - theirs[:, :, i].mean()) / error)
-            # The spread too: standard errors of an sd at its effective sample size.
-            spread = np.log(ours[:, :, i].std() / theirs[:, :, i].std())
-            ess = min(az.ess(theirs[:, :, i], method="sd"), az.ess(ours[:, :, i], method="sd"))
-            assert abs(spread) < 5 / np.sqrt(ess), (name, i)
-    # About 35 correlated standard normals: none beyond 4, and no drift of their mean square.
-    assert np.abs(scores).max() < 4
+            both = theirs[:, :, i], ours[:, :, i]
+            assert min(az.ess(x) for x in both) > 400, (name, i)  # else its error means nothing
+            centre = both[0].mean()
+            for power in (1, 2):  # means, and mean squared deviations
+                first, second = ((x - centre) ** power for x in both)
+                error = np.hypot(az.mcse(first), az.mcse(second))
+                scores.append((second.mean() - first.mean()) / error)
+    # Correlated standard normals: none beyond the bound for so many, no drift of their mean square.
+    assert np.abs(scores).max() < norm.isf(0.5e-4 / len(scores))
     assert np.mean(np.square(scores)) < 2.5
 
 
-def test_90_percent_intervals_of_p50_cover_the_truth() -> None:
-    inside = 0
-    for seed in range(100):
-        truth, design = drawn(1000 + seed)
-        fit = fit_horizon(design, sampler=QUICK, patient=False)
-        log2 = log2_horizon(fit.point.alpha[..., 0], fit.point.beta[..., 0], success=0.5)
-        low, high = np.quantile(log2, [0.05, 0.95])
-        inside += low <= truth.log2_p50[0] <= high
-    assert 83 <= inside <= 96
+def test_intervals_of_p50_cover_the_truth() -> None:
+    for found in core_coverage(20):
+        assert found.is_nominal, found
 
 
 def test_many_runs_recover_the_difficulties_and_curves() -> None:

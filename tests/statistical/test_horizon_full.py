@@ -1,4 +1,4 @@
-"""The full model as statistics: honest intervals where `core` has none, horizons of new tasks,
+"""The full model as statistics: coverage, horizons of new tasks,
 and data drawn from the very density that is fitted.
 """
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
+from coverage_study import full_coverage
 from full_designs import (
     FullTruth,
     draw_full_design,
@@ -28,47 +29,12 @@ from tidegauge.horizon.sampler.fit import HorizonFit, fit_horizon
 
 SIZES = {"n_agents": 4, "n_tasks": 30, "n_families": 15}
 QUICK = SamplerConfig(draws=400, tune=300, chains=2, cores=1)
-DATA_SETS = 30  # of four agents: 120 intervals of each kind
-
-# Success rate, and whether over random tasks. At one half both are the same, by symmetry.
-Kind = tuple[float, bool]
-KINDS: tuple[Kind, ...] = ((0.5, False), (0.5, True), (0.8, False), (0.8, True))
 
 
-def drawn(seed: int) -> tuple[FullTruth, Design]:
-    rng = np.random.default_rng(seed)
-    truth = full_usual_truth(rng, **SIZES)
-    return truth, draw_full_design(truth, rng)
-
-
-def true_log2(truth: FullTruth, kind: Kind) -> np.ndarray:
-    success, marginal = kind
-    return truth.log2_marginal(success) if marginal else truth.log2_typical(success)
-
-
-def intervals_that_hold_the_truth(options: HorizonOptions, data_sets: int) -> dict[Kind, float]:
-    """How many in a hundred intervals of 90 % hold the horizon that the data were drawn from."""
-    inside: dict[Kind, list[bool]] = {kind: [] for kind in KINDS}
-    for seed in range(data_sets):
-        truth, design = drawn(3000 + seed)
-        fit = fit_horizon(design, options=options, sampler=QUICK, patient=False, screened=False)
-        for kind in KINDS:
-            log2 = log2_horizons(fit, success=kind[0], marginal=kind[1])
-            low, high = np.quantile(log2, [0.05, 0.95], axis=0)
-            true = true_log2(truth, kind)
-            inside[kind] += ((low <= true) & (true <= high)).tolist()
-    return {kind: 100 * float(np.mean(held)) for kind, held in inside.items()}
-
-
-def test_90_percent_intervals_cover_typical_and_marginal_horizons_and_those_of_core_do_not() -> (
-    None
-):
-    # One test, so that parallel workers do not both fit.
-    inside = intervals_that_hold_the_truth(FULL, DATA_SETS)
-    for kind, share in inside.items():
-        assert 83 <= share <= 96, kind
-    core = intervals_that_hold_the_truth(CORE, DATA_SETS // 3)
-    assert core[0.8, True] < inside[0.8, True]
+def test_intervals_cover_typical_and_marginal_horizons() -> None:
+    for kind, coverages in full_coverage(FULL, 12).items():
+        for found in coverages:
+            assert found.is_nominal, (kind, found)
 
 
 @pytest.fixture(scope="module")

@@ -8,68 +8,25 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from designs import draw_design, usual_truth
+from coverage_study import (
+    TREND_TRUTHS,
+    joint_design,
+    joint_trend_coverage,
+    measure,
+    trend_coverage,
+)
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.options import CORE
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.trend.comparison import score_shapes
-from tidegauge.horizon.trend.draws import (
-    COEFFICIENTS,
-    Trend,
-    trend_of_fit,
-    trend_slope,
-    trend_value,
-)
-from tidegauge.horizon.trend.prediction import Measured, TrendModel, measured_horizons
-from tidegauge.horizon.trend.summary import doubling_months
-
-REPLICATES = 100
-TRUTHS = {
-    "linear": {"trend_rate": 1.3},
-    "quadratic": {"trend_rate": 1.0, "trend_bend": 0.4},
-    "kink": {"trend_rate": 0.8, "trend_change": 1.5, "trend_kink": 0.5},
-}
+from tidegauge.horizon.trend.draws import COEFFICIENTS, trend_of_fit
+from tidegauge.horizon.trend.prediction import TrendModel, measured_horizons
 
 
-def measure(
-    shape: str, truth: dict[str, float], rng: np.random.Generator, *, agents: int, noise: float
-) -> Measured:
-    """Agents released over five years, measured as well as real ones are."""
-    years = np.sort(rng.uniform(-2.5, 2.5, agents))
-    years -= years.mean()
-    sd = noise * rng.uniform(0.6, 1.4, agents)
-    own = trend_value(shape, {"trend_level": 5.0, **truth}, years) + rng.normal(0, noise, agents)
-    return Measured(tuple(f"agent {a}" for a in range(agents)), years, rng.normal(own, sd), sd)
-
-
-def drawn_trend(model: TrendModel, rng: np.random.Generator) -> Trend:
-    draws = model.draw(1000, rng)
-    return Trend(
-        shape=model.shape,
-        coefficients={name: draws[name] for name in COEFFICIENTS[model.shape]},
-        scatter=draws["sigma_horizon"],
-        log2_gap80=np.zeros(1000),
-        origin_day=738000.0,
-        first_day=738000 + 365.25 * float(model.measured.years.min()),
-        last_day=738000 + 365.25 * float(model.measured.years.max()),
-        n_agents=len(model.measured.agents),
-    )
-
-
-@pytest.mark.parametrize("shape", list(TRUTHS))
-def test_90_percent_intervals_of_the_doubling_time_cover_the_truth(shape: str) -> None:
-    rng = np.random.default_rng(41)
-    covered = 0
-    for _ in range(REPLICATES):
-        measured = measure(shape, TRUTHS[shape], rng, agents=20, noise=0.5)
-        trend = drawn_trend(TrendModel(shape, measured), rng)
-        found = doubling_months([trend], interval=0.9)
-        last = np.array([measured.years.max()])
-        truth = 12 / trend_slope(shape, {"trend_level": 5.0, **TRUTHS[shape]}, last)[0]
-        covered += found.low <= truth <= found.high
-    low, high = binom.ppf([0.001, 0.999], REPLICATES, 0.9)
-    assert low <= covered <= high, covered
+@pytest.mark.parametrize("shape", TREND_TRUTHS)
+def test_intervals_of_the_doubling_time_cover_the_truth(shape: str) -> None:
+    found = trend_coverage(shape, 40)
+    assert found.is_nominal, found
 
 
 def test_with_a_known_kink_the_kink_wins_the_comparison() -> None:
@@ -102,27 +59,9 @@ def test_with_a_straight_truth_no_shape_beats_the_line_by_much() -> None:
     assert (np.mean(gaps, axis=0) < 2.5 * error + 1e-9).all(), np.mean(gaps, axis=0)
 
 
-def joint_design(rng: np.random.Generator, *, agents: int, tasks: int, rate: float) -> Design:
-    """Runs of agents whose horizons follow a straight trend, give or take half a doubling."""
-    years = np.sort(rng.uniform(-2, 2, agents))
-    years -= years.mean()
-    truth = usual_truth(rng, n_agents=agents, n_tasks=tasks, n_families=max(tasks // 4, 1))
-    log2 = 5 + rate * years + rng.normal(0, 0.5, agents)
-    drawn = draw_design(replace(truth, alpha=-truth.beta * log2), rng, runs_per_cell=5)
-    return replace(drawn, agent_years=years, origin_day=738000.0)
-
-
 def test_joint_fits_cover_the_doubling_time_of_runs_with_a_known_slope() -> None:
-    rng, rate, replicates = np.random.default_rng(44), 1.3, 10
-    sampler = SamplerConfig(draws=500, tune=400, chains=2, seed=1)
-    covered = 0
-    for _ in range(replicates):
-        design = joint_design(rng, agents=8, tasks=30, rate=rate)
-        linear = replace(CORE, trend="linear")
-        fit = fit_horizon(design, options=linear, sampler=sampler, patient=False)
-        found = doubling_months([trend_of_fit(fit)], interval=0.9)
-        covered += found.low <= 12 / rate <= found.high
-    assert covered >= binom.ppf(0.001, replicates, 0.9), covered
+    found = joint_trend_coverage(5)
+    assert found.is_nominal, found
 
 
 @pytest.mark.parametrize("shape", ["linear", "kink"])

@@ -5,12 +5,14 @@ Tests that spoil such a folder copy it first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from calls import Call, Said
+from sharing import shared_folder
 from tidegauge.cli.main import main
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import AnalysisOptions, analyse
@@ -39,32 +41,43 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 @pytest.fixture(scope="session")
 def simulated_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of 8 agents on 60 tasks, with release dates beside them."""
-    folder = tmp_path_factory.mktemp("simulated")
-    shape = scaled_shape(agents=8, tasks=60, rows=None)
-    write_simulation(simulate_runs(shape, seed=1), folder)
-    return folder
+
+    def make(folder: Path) -> None:
+        shape = scaled_shape(agents=8, tasks=60, rows=None)
+        write_simulation(simulate_runs(shape, seed=1), folder)
+
+    return shared_folder(tmp_path_factory, "simulated", make)
 
 
-def _fitted(runs: Path, folder: Path, **options: Any) -> Path:
-    chosen = {"sampler": QUICK, "patient": False, **options}
-    analysis = analyse([runs / "runs.jsonl"], AnalysisOptions(**chosen))
-    write_outputs(analysis.outputs, folder)
-    return folder
+FitTo = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def fit_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fitted_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> FitTo:
+    """Return a function that fits the simulated runs once a session and returns the folder."""
+
+    def fit(name: str, **options: Any) -> Path:
+        def make(folder: Path) -> None:
+            chosen = {"sampler": QUICK, "patient": False, **options}
+            analysis = analyse([simulated_runs / "runs.jsonl"], AnalysisOptions(**chosen))
+            write_outputs(analysis.outputs, folder)
+
+        return shared_folder(tmp_path_factory, name, make)
+
+    return fit
+
+
+@pytest.fixture(scope="session")
+def fit_folder(simulated_runs: Path, fitted_folder: FitTo) -> Path:
     """A fit of the core model, with release dates."""
-    dates = simulated_runs / "release_dates.yaml"
-    return _fitted(simulated_runs, tmp_path_factory.mktemp("fit"), release_dates=dates)
+    return fitted_folder("fit", release_dates=simulated_runs / "release_dates.yaml")
 
 
 @pytest.fixture(scope="session")
-def frequentist_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def frequentist_folder(simulated_runs: Path, fitted_folder: FitTo) -> Path:
     """METR's regression of the same runs, with release dates."""
-    return _fitted(
-        simulated_runs,
-        tmp_path_factory.mktemp("frequentist"),
+    return fitted_folder(
+        "frequentist",
         method="frequentist",
         release_dates=simulated_runs / "release_dates.yaml",
         frequentist=FrequentistOptions(replicates=40, seed=3),
@@ -72,6 +85,6 @@ def frequentist_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def grid_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def grid_folder(fitted_folder: FitTo) -> Path:
     """Each agent's exact posterior, without release dates."""
-    return _fitted(simulated_runs, tmp_path_factory.mktemp("grid"), method="grid")
+    return fitted_folder("grid", method="grid")

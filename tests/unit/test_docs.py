@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from calls import Call
+
 ROOT = Path(__file__).parents[2]
+Run = Callable[..., subprocess.CompletedProcess[str]]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Guides with servers and background jobs are run whole by tests/unit/bench/test_docs_bench.py.
+# Guides with servers and background jobs are run whole by tests/unit/bench/test_docs.py.
 ELSEWHERE = ("bench.md", "adding-a-competition.md")
 # A machine's own folders and a registry's address, spelt so that this file holds none of them.
 FORBIDDEN = [f"/{name}/" for name in ("work", "root", "farm")] + ["index-{}".format("url")]
@@ -28,22 +31,35 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     [page for page in PAGES if blocks(page) and page.name not in ELSEWHERE],
     ids=lambda page: page.name,
 )
-def test_examples_run_in_order(page: Path, tmp_path: Path) -> None:
+def test_examples_run_in_order(
+    page: Path, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process, which has loaded and compiled once what every command needs."""
+    monkeypatch.chdir(tmp_path)
     for language, text in blocks(page):
         if language == "python":
-            commands = [[sys.executable, "-c", text]]
+            exec(compile(text, page.name, "exec"), {"__name__": "__main__"})
         else:
-            lines = re.sub(r"\\\n\s*", " ", text).splitlines()
-            commands = [command_of(line) for line in lines if line.strip()]
-        for command in commands:
-            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-            assert done.returncode == 0, (command, done.stderr[-2000:])
+            for command in commands(text):
+                said = call(*command)
+                assert said.code == 0, (command, said.err[-2000:])
 
 
-def command_of(line: str) -> list[str]:
-    words = shlex.split(line, comments=True)
-    assert words[0] == "tidegauge", f"only tidegauge commands can be checked: {line}"
-    return [sys.executable, "-m", *words]
+def commands(text: str) -> list[list[str]]:
+    """Return the arguments of each command in a block of shell."""
+    lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+    found = [shlex.split(line, comments=True) for line in lines]
+    for words in filter(None, found):
+        assert words[0] == "tidegauge", f"only tidegauge commands can be checked: {words}"
+    return [words[1:] for words in found if words]
+
+
+def test_the_first_example_runs_as_a_program(tidegauge: Run, tmp_path: Path) -> None:
+    first = next(text for language, text in blocks(ROOT / "README.md") if language == "sh")
+    done = tidegauge(*commands(first)[0], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert any(tmp_path.iterdir())
 
 
 def test_readme_begins_with_the_two_commands_and_they_exist() -> None:

@@ -52,7 +52,7 @@ def repro(pipeline: Path, *arguments: str) -> str:
         env={**os.environ, **places, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,27 @@ def own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
+@pytest.fixture
+def reserved_port() -> Iterator[Callable[[], int]]:
+    """Return a function that gives free ports, each held until the test ends.
+
+    A socket that is bound but does not listen keeps others from being given its port, while a
+    server that is told the port, and allows the address to be reused as ours does, can listen.
+    """
+    held: list[socket.socket] = []
+
+    def reserve() -> int:
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        held.append(bound)
+        return int(bound.getsockname()[1])
+
+    yield reserve
+    for bound in held:
+        bound.close()
+
+
 RunIt = Callable[..., tuple[dict[str, Any], Path]]
 
 
@@ -72,7 +94,7 @@ def run_it(surge: Prepared, tmp_path: Path) -> RunIt:
         command: str,
         *,
         prepared: Prepared = surge,
-        seconds: float = 20.0,
+        seconds: float = 600.0,
         steps: int = 500,
         **more: Any,
     ) -> tuple[dict[str, Any], Path]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import socket
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,10 @@ def records_in(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def run_script(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run shell text in which `tidegauge` is this one; a server takes a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def run_script(
+    script: str, folder: Path, port: int, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run shell text in which `tidegauge` is this one and its server takes a port of our own."""
     wrapper = folder / "bin" / "tidegauge"
     wrapper.parent.mkdir()
     wrapper.write_text(
@@ -42,15 +43,24 @@ def run_script(script: str, folder: Path, **environment: str) -> subprocess.Comp
     variables = {
         **os.environ, "PATH": path, "SERVER_URL": f"http://127.0.0.1:{port}", **environment,
     }  # fmt: skip
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder, env=variables, capture_output=True, text=True, timeout=300,
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    shell = subprocess.Popen(
+        command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
     )  # fmt: skip
+    try:
+        said = shell.communicate(timeout=1800)
+    finally:  # a script that failed leaves its server behind, which would hold the pipes open
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, shell.returncode, *said)
 
 
 @pytest.mark.usefixtures("some_isolation")
-def test_every_command_of_the_bench_guide_runs(tmp_path: Path) -> None:
-    done = run_script("\n".join(blocks("bench.md", "sh")), tmp_path)
+def test_every_command_of_the_bench_guide_runs(
+    tmp_path: Path, reserved_port: Callable[[], int]
+) -> None:
+    done = run_script("\n".join(blocks("bench.md", "sh")), tmp_path, reserved_port())
     assert done.returncode == 0, done.stderr
     assert '{"result":"Submission is valid."}' in done.stdout
     assert "too similar" in done.stdout
@@ -61,7 +71,9 @@ def test_every_command_of_the_bench_guide_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("some_isolation")
-def test_competition_of_the_guide_is_found_through_its_entry_point(tmp_path: Path) -> None:
+def test_competition_of_the_guide_is_found_through_its_entry_point(
+    tmp_path: Path, reserved_port: Callable[[], int]
+) -> None:
     (code,) = blocks("adding-a-competition.md", "python")
     assert len(code.splitlines()) <= 65
     (toml,) = blocks("adding-a-competition.md", "toml")
@@ -73,7 +85,7 @@ def test_competition_of_the_guide_is_found_through_its_entry_point(tmp_path: Pat
     (information / "entry_points.txt").write_text(entry)
     path = f"{site}:{os.environ.get('PYTHONPATH', '')}"
     script = "\n".join(blocks("adding-a-competition.md", "sh"))
-    done = run_script(script, tmp_path, PYTHONPATH=path)
+    done = run_script(script, tmp_path, reserved_port(), PYTHONPATH=path)
     assert done.returncode == 0, done.stderr
     assert "my-doubling" in done.stdout
     (record,) = records_in(tmp_path)

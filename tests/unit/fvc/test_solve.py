@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 
 from tidegauge.errors import InputError
@@ -133,7 +134,9 @@ def test_ctrl_c_exits_130_and_leaves_a_valid_submission(folder: Path, tmp_path: 
         for line in lines:
             said.append(line)
             if "fitting forecasters" in line:
-                time.sleep(1.0)  # into the work of the pool
+                own = psutil.Process(process.pid)
+                while len(own.children(recursive=True)) < 4:  # the pool: two servers, two workers
+                    time.sleep(0.02)
                 os.killpg(process.pid, signal.SIGINT)
         process.wait()
     assert process.returncode == 130

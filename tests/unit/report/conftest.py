@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sharing import shared_folder
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.analysis import AnalysisOptions, analyse
 from tidegauge.horizon.model.options import CORE
-from tidegauge.horizon.store.fit_folder import write_outputs
 from tidegauge.horizon.store.trend_folder import write_trends
 from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions, score_shapes
 from tidegauge.horizon.trend.draws import COEFFICIENTS, Trend
@@ -26,23 +26,22 @@ ORIGIN = 738_700.0
 @pytest.fixture(scope="session")
 def page_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with page.html of the core fit, and its charts in charts/."""
-    folder = tmp_path_factory.mktemp("page")
-    write_horizon_report(fit_folder, folder / "page.html", charts=folder / "charts")
-    return folder
+
+    def make(folder: Path) -> None:
+        write_horizon_report(fit_folder, folder / "page.html", charts=folder / "charts")
+
+    return shared_folder(tmp_path_factory, "page", make)
 
 
 @pytest.fixture(scope="session")
-def trend_fit_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trend_fit_folder(simulated_runs: Path, fitted_folder: Callable[..., Path]) -> Path:
     """A fit with residual difficulty and a joint linear trend."""
-    folder = tmp_path_factory.mktemp("trend_fit")
-    options = AnalysisOptions(
+    return fitted_folder(
+        "trend_fit",
         model=replace(CORE, trend="linear", residual="task"),
         release_dates=simulated_runs / "release_dates.yaml",
         sampler=SamplerConfig(draws=300, tune=300, chains=2, seed=3),
-        patient=False,
     )
-    write_outputs(analyse([simulated_runs / "runs.jsonl"], options).outputs, folder)
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -138,13 +137,15 @@ def whole_page_folder(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """A folder with page.html of a fit with everything beside it, and its charts in charts/."""
-    folder = tmp_path_factory.mktemp("whole_page")
-    write_horizon_report(
-        trend_fit_folder,
-        folder / "page.html",
-        charts=folder / "charts",
-        trend=trend_folder,
-        compare=compare_folder,
-        multiverse=multiverse_folder,
-    )
-    return folder
+
+    def make(folder: Path) -> None:
+        write_horizon_report(
+            trend_fit_folder,
+            folder / "page.html",
+            charts=folder / "charts",
+            trend=trend_folder,
+            compare=compare_folder,
+            multiverse=multiverse_folder,
+        )
+
+    return shared_folder(tmp_path_factory, "whole_page", make)

@@ -228,7 +228,7 @@ def test_separate_user_reads_no_answers_and_ends_with_its_tree(
             "cp input/sample_submission.csv submission/submission.csv; ./validate_submission.sh; "
             f"(setsid sleep {marker} &); sleep {marker}"
         )
-        limits = Limits(hours=1.5 / 3600)
+        limits = Limits(hours=5 / 3600)  # enough on a loaded machine too
         options = RunOptions(command=command, alias="u", isolation="user", limits=limits)
         try:
             report = run_agent(prepared, Path(name, "out"), Path(name, "runs.jsonl"), options)

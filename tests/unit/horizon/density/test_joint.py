@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -44,10 +45,18 @@ def test_value_and_gradient_equal_the_pymc_model(
     check_against_pymc(design, HorizonOptions(failures=failures), priors)
 
 
-def test_graph_names_every_variable(design: Design) -> None:
-    graph = model_graph(build_model(design))
-    for name in ("mu_global", "mu_family", "mu_task", "sigma_human", "alpha", "beta", "successes"):
-        assert name in graph
+def test_graph_shows_every_variable_and_what_it_depends_on(design: Design) -> None:
+    model = build_model(design)
+    graph = model_graph(model)
+    nodes = re.findall(r"^(\w+)\(\[", graph, re.M)
+    assert sorted(nodes) == sorted(variable.name for variable in model.basic_RVs)
+    assert set(re.findall(r"^(\w+) --> (\w+)$", graph, re.M)) == {
+        *(("mu_global", "mu_family"), ("sigma_global", "mu_family")),
+        *(("mu_family", "mu_task"), ("sigma_family", "mu_task")),
+        *(("mu_task", "log2_duration"), ("sigma_human", "log2_duration")),
+        *(("mu_task", "log2_estimate"), ("sigma_estimate", "log2_estimate")),
+        *((parent, "successes") for parent in ("alpha", "beta", "mu_task")),
+    }
 
 
 @pytest.mark.parametrize("failures", ["ignore", "censor"])

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from numba import carray, cfunc, types
+from scipy.special import logit
 
 from designs import draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.sampling import LogDensity
 from tidegauge.horizon.methods.short_fits import _answers
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS, HorizonOptions
-from tidegauge.horizon.sampler import fit
+from tidegauge.horizon.model.parameters import layout_of
+from tidegauge.horizon.sampler import fit, modes
 from tidegauge.horizon.sampler.expansion import Reference, reference_at
 from tidegauge.horizon.sampler.fit import fit_horizon, start_reference
-from tidegauge.horizon.sampler.modes import CHAINS, Problem, Screen
+from tidegauge.horizon.sampler.modes import CHAINS, Problem, Screen, screen_modes
 from tidegauge.horizon.sampler.target import whitened_density
 from tidegauge.horizon.store.fit_folder import fit_diagnostics
 from tidegauge.progress import SILENT
@@ -41,6 +45,60 @@ def test_a_model_with_one_mode_is_looked_at_and_passes() -> None:
     assert (fitted.screen.chains, fitted.screen.apart) == (CHAINS, 0)
     names = [check["name"] for check in fit_diagnostics(fitted, [])["checks"]]
     assert "other_modes" in names
+
+
+_POINTER = types.CPointer(types.float64)
+SD, FAR = 0.25, -4.0  # of the last entry: starts lie on both sides of the middle
+
+
+@cfunc(types.int64(types.uint64, *[_POINTER] * 4), error_model="numpy")
+def _two_gaussians(n, x_, gradient_, logp_, data_):  # type: ignore[no-untyped-def]
+    """Gaussians about 0 and, in the last entry, data[1], the odds of which are exp(data[0])."""
+    x, gradient, data = carray(x_, (n,)), carray(gradient_, (n,)), carray(data_, (2,))
+    here, there = x[n - 1] / SD, (x[n - 1] - data[1]) / SD
+    log_odds = data[0] + 0.5 * (here**2 - there**2)
+    share = 1 / (1 + math.exp(-log_odds))
+    logp_[0] = -0.5 * here**2 + max(log_odds, 0.0) + math.log1p(math.exp(-abs(log_odds)))
+    gradient[n - 1] = -((1 - share) * here + share * there) / SD
+    for i in range(n - 1):
+        logp_[0] -= 0.5 * x[i] ** 2
+        gradient[i] = -x[i]
+    return 0
+
+
+@cfunc(types.int64(types.uint64, types.uint64, *[_POINTER] * 3), error_model="numpy")
+def _copy(n, n_out, x_, out_, data_):  # type: ignore[no-untyped-def]
+    x, out = carray(x_, (n,)), carray(out_, (n,))
+    out[:] = x
+    return 0
+
+
+@pytest.mark.parametrize("heavy", [0.5, 0.9, 0.98])
+def test_the_share_of_another_mode_is_found_where_it_is_known(
+    heavy: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two Gaussians that differ in the slope of the last agent stand in for the posterior."""
+    rng = np.random.default_rng(5)
+    design = draw_design(usual_truth(rng, n_agents=2, n_tasks=6, n_families=2), rng)
+    problem, reference = Problem(design, DEFAULT_PRIORS, CORE), start_reference(design)
+    size = layout_of(design, CORE).size
+    data = np.array([logit(heavy), FAR])
+
+    def starting_at(x: np.ndarray) -> LogDensity:
+        return LogDensity(_two_gaussians, _copy, data, size, lambda seed: x)
+
+    # The mixture is round in both modes: it needs no other coordinates.
+    monkeypatch.setattr(modes, "reference_at", lambda design, priors, options, x: x)
+    monkeypatch.setattr(
+        modes, "whitened_density", lambda *problem_and_x: starting_at(problem_and_x[3])
+    )
+    monkeypatch.setattr(modes, "to_centred", lambda density, z: z)
+    found = screen_modes(problem, starting_at(np.zeros(size)), reference, seed=1)
+    assert 0 < found.apart < CHAINS
+    assert found.middle is not None
+    expected = heavy if found.middle[-1] < FAR / 2 else 1 - heavy
+    # Masses are good to a factor of three.
+    assert abs(logit(found.mass) - logit(expected)) < np.log(3), (found, expected)
 
 
 def test_a_fit_moves_to_a_heavier_mode_that_was_met(monkeypatch: pytest.MonkeyPatch) -> None:

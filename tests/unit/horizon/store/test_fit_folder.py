@@ -313,7 +313,7 @@ def test_a_writer_that_fails_half_way_leaves_the_old_files(
 def test_a_kill_during_fit_leaves_the_old_files_whole_or_none(runs: Path, tmp_path: Path) -> None:
     program = Path(__file__).with_name("killed_fits.py")
     done = subprocess.run(
-        [sys.executable, program, runs, tmp_path], capture_output=True, text=True, timeout=200
+        [sys.executable, program, runs, tmp_path], capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr
     left = json.loads(done.stdout.splitlines()[-1])
