@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format slow sbc bench clean
+.PHONY: demo test check format docs slow sbc bench clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
@@ -20,6 +20,10 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The pages that are made from the code.
+docs: $(STAMP)
+	$(BIN)/python -m tidegauge.cli.reference > docs/cli-reference.md
 
 # Simulation-based calibration and other long statistics.
 slow: $(STAMP)
