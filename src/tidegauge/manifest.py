@@ -88,7 +88,8 @@ def manifest(
         described["command"] = {
             "arguments": list(command.arguments),
             "inputs": {
-                name: inputs.get(_STDIN.get(name, name)) or input_sha256(Path(name))
+                name: inputs.get(_STDIN.get(name, name))
+                or input_sha256(Path(name), besides=Path(command.out))
                 for name in command.inputs
             },
             "out": command.out,
@@ -104,13 +105,19 @@ def _library_versions() -> dict[str, str]:
     return found
 
 
-def input_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's uncompressed bytes, or of all names and files of a folder."""
+def input_sha256(path: Path, *, besides: Path) -> str:
+    """Return the SHA-256 of a file's uncompressed bytes, or of all names and files of a folder.
+
+    The result itself may lie in that folder: what is in `besides` does not count.
+    """
     if not path.is_dir():
         with open_binary(path) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest()  # type: ignore[arg-type]
     digest = hashlib.sha256()
+    result = besides.resolve()
     for file in sorted(file for file in path.rglob("*") if file.is_file()):
+        if file.resolve().is_relative_to(result):
+            continue
         digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_of(file)}\0".encode())
     return digest.hexdigest()
 

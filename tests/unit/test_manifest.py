@@ -13,16 +13,21 @@ def test_inputs_are_hashed_uncompressed_and_folders_by_all_their_files(tmp_path:
     (tmp_path / "a.jsonl").write_bytes(b"{}\n")
     with gzip.open(tmp_path / "a.jsonl.gz", "wb") as handle:
         handle.write(b"{}\n")
-    plain, zipped = (input_sha256(tmp_path / name) for name in ("a.jsonl", "a.jsonl.gz"))
+    out = tmp_path / "in" / "out"
+    plain, zipped = (input_sha256(tmp_path / n, besides=out) for n in ("a.jsonl", "a.jsonl.gz"))
     assert plain == zipped == hashlib.sha256(b"{}\n").hexdigest()
     folder = tmp_path / "in"
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "x").write_text("1")
-    before = input_sha256(folder)
+    before = input_sha256(folder, besides=out)
     (folder / "deep" / "x").rename(folder / "deep" / "y")
-    renamed = input_sha256(folder)
+    renamed = input_sha256(folder, besides=out)
     (folder / "deep" / "y").write_text("2")
-    assert len({before, renamed, input_sha256(folder)}) == 3
+    changed = input_sha256(folder, besides=out)
+    assert len({before, renamed, changed}) == 3
+    out.mkdir()
+    (out / "table.csv").write_text("a result that lies in its own input\n")
+    assert input_sha256(folder, besides=out) == changed
 
 
 def test_the_command_is_in_manifests_written_while_it_runs(tmp_path: Path) -> None:
@@ -33,7 +38,7 @@ def test_the_command_is_in_manifests_written_while_it_runs(tmp_path: Path) -> No
         described = manifest(kind="k", inputs={"<stdin>": "abc"}, settings={})
     assert described["command"] == {
         "arguments": ["horizon", "fit", "-"],
-        "inputs": {"-": "abc", str(runs): input_sha256(runs)},
+        "inputs": {"-": "abc", str(runs): input_sha256(runs, besides=tmp_path)},
         "out": "fit",
     }
     assert "command" not in manifest(kind="k", inputs={}, settings={})

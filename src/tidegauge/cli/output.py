@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+_TEXTS = dict.fromkeys(("agent", "method", "shape", "forecaster", "family", "release_date"), str)
+
 
 def print_json(value: Any) -> None:
     """Print one JSON document: NaN as null, infinities as "inf" and "-inf", as in our files."""
@@ -25,19 +27,12 @@ def print_tables(folder: Path, names: Sequence[str], **facts: Any) -> None:
     import pandas as pd
 
     tables = {
-        name: pd.read_csv(folder / f"{name}.csv", dtype=_text_columns(folder / f"{name}.csv"))
+        # An agent may be called 4 or NA.
+        name: pd.read_csv(
+            folder / f"{name}.csv", dtype=_TEXTS, keep_default_na=False, na_values=[""]
+        )
         for name in names
         if (folder / f"{name}.csv").exists()
     }
     records = {name: table.to_dict("records") for name, table in tables.items()}
     print_json({"folder": folder, **facts, **records})
-
-
-def _text_columns(path: Path) -> dict[str, type[str]]:
-    """Return the columns of names, which may look like numbers."""
-    with open(path, encoding="utf-8") as handle:
-        header = handle.readline().rstrip("\n").split(",")
-    return {name: str for name in header if name in _NAMES}
-
-
-_NAMES = frozenset({"agent", "method", "shape", "forecaster", "task_id", "family", "release_date"})

@@ -68,7 +68,7 @@ def rerun(
     file = manifest / MANIFEST if manifest.is_dir() else manifest
     described = _read_manifest(file)
     recorded = described["command"]
-    _check_inputs(recorded["inputs"], moved)
+    _check_inputs(recorded["inputs"], moved, result=file.parent)
     with _target(out, file.parent) as folder:
         words = _placed_words(recorded["arguments"], folder, moved, quiet=progress is SILENT)
         progress.note(f"tidegauge {' '.join(words)}")
@@ -102,12 +102,13 @@ def _read_manifest(file: Path) -> dict[str, Any]:
     return dict(described)
 
 
-def _check_inputs(recorded: Mapping[str, str], moved: Mapping[str, str]) -> None:
+def _check_inputs(recorded: Mapping[str, str], moved: Mapping[str, str], *, result: Path) -> None:
     """Refuse inputs that are not there or not the same, all of them in one message."""
     problems = [f"--input {name}: no such input" for name in moved if name not in recorded]
     for name, expected in recorded.items():
         place = moved.get(name, name)
-        found = input_sha256(Path(place)) if place != "-" and Path(place).exists() else None
+        there = place != "-" and Path(place).exists()
+        found = input_sha256(Path(place), besides=result) if there else None
         if found is None:
             reason = "was read from stdin" if place == "-" else "is not there"
             problems.append(f"{place}: {reason}; give its place with --input {name}=PATH")

@@ -1,7 +1,7 @@
 """Two folders of the same result, file by file: equal, or how far apart as numbers.
 
 Tables, JSON and arrays are compared value by value; charts and pages are drawn from them and do
-not decide. Dates and seconds in JSON are no part of a result.
+not decide. When it was made and how long it took are no part of a result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SAME, DIFFERS, ABSENT, DRAWN = "same", "differs", "absent", "drawn anew"
 PARAMETERS = "parameters.csv"
 FALSE_ALARM = 0.001  # chance that two sound runs of one sampler are called different
 _DRAWN_FROM_TABLES = {".png", ".svg", ".html"}
-# Of JSON: when and where it was made, and what repeats numbers that are compared themselves.
+# Of JSON and columns: when it was made, and what repeats numbers that are compared themselves.
 _INCIDENTAL = frozenset({"created_at", "seconds", "sha256"})
 _INCIDENTAL_LEAF = "detail"
 
@@ -140,7 +140,8 @@ def _csv_leaves(path: Path) -> Leaves:
     import pandas as pd
 
     table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return {str(name): table[name].to_numpy(dtype=object) for name in table.columns}
+    compared = [str(name) for name in table.columns if name not in _INCIDENTAL]
+    return {name: table[name].to_numpy(dtype=object) for name in compared}
 
 
 def _json_leaves(path: Path) -> Leaves:

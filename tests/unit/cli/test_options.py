@@ -14,7 +14,7 @@ import pytest
 
 from calls import Call
 from tidegauge.cli.main import cli
-from tidegauge.cli.output import print_json
+from tidegauge.cli.output import print_json, print_tables
 from tidegauge.cli.reference import walk_commands
 from tidegauge.errors import did_you_mean
 
@@ -54,6 +54,20 @@ def test_json_is_alone_on_stdout(call: Call, simulated_runs: Path, tmp_path: Pat
     assert "bootstrap" in fitted.err
     listed = json.loads(call("bench", "list", "--json").out)["competitions"]
     assert [row["name"] for row in listed] == ["osic", "surge"]
+
+
+def test_names_that_look_like_numbers_or_nothing_stay_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "horizons.csv").write_text("agent,p50,p80\n4,1.5,\nNA,inf,2\n")
+    print_tables(tmp_path, ["horizons", "absent"], converged=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["converged"] is True
+    assert "absent" not in found
+    assert found["horizons"] == [
+        {"agent": "4", "p50": 1.5, "p80": None},
+        {"agent": "NA", "p50": "inf", "p80": 2.0},
+    ]
 
 
 def test_json_has_null_for_nan_and_text_for_infinity(capsys: pytest.CaptureFixture[str]) -> None:
