@@ -27,7 +27,7 @@ PARAMETERS = "parameters.csv"
 FALSE_ALARM = 0.001  # chance that two sound runs of one sampler are called different
 _DRAWN_FROM_TABLES = {".png", ".svg", ".html"}
 # Of JSON and columns: when it was made, and what repeats numbers that are compared themselves.
-_INCIDENTAL = frozenset({"created_at", "seconds", "sha256"})
+_INCIDENTAL = frozenset({"created_at", "seconds", "cpu_seconds", "sha256"})
 _INCIDENTAL_LEAF = "detail"
 
 Leaves = dict[str, NDArray[Any]]
