@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test coverage check format slow sbc bench clean
+.PHONY: demo test coverage check format docs slow sbc bench clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
@@ -24,6 +24,10 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# The pages that are made from the code.
+docs: $(STAMP)
+	$(BIN)/python -m tidegauge.cli.reference > docs/cli-reference.md
 
 # Simulation-based calibration, coverage over many data sets, and whole runs.
 slow: $(STAMP)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 SHOWN_PROBLEMS = 20
 
@@ -51,3 +52,16 @@ class MissingExtraError(TideGaugeError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an extra: pip install 'tidegauge[{extra}]'")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the known name nearest to a mistyped one, as a remark to end a message with.
+
+    >>> did_you_mean("ful", ["core", "full"])
+    ' (did you mean full?)'
+    >>> did_you_mean("zebra", ["core", "full"])
+    ''
+    """
+    names = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), names, n=1)
+    return f" (did you mean {names[near[0]]}?)" if near else ""

@@ -7,7 +7,6 @@ whole lines that concurrent writers cannot interleave.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 import hashlib
 import io
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from tidegauge.errors import InputError
+from tidegauge.system import file_lock, folder_lock, is_alive
 
 _COMMITTING = ".tidegauge-commit"
 _STALE = ".stale"
@@ -145,7 +145,7 @@ def atomic_folder(folder: Path | str, *, owned: Sequence[str] = ()) -> Iterator[
         for path in staging.rglob("*"):
             if path.is_file():
                 _flush_to_disk(path)
-        with _locked(folder):
+        with folder_lock(folder):
             _complete(folder)  # another writer's, killed half-way
             stale = "\0".join(_stale_names(folder, staging, owned))
             (staging / _STALE).write_text(stale, encoding="utf-8")
@@ -171,19 +171,8 @@ def finish_commit(folder: Path | str) -> None:
     """Complete a replacement that a kill interrupted half-way; otherwise do nothing."""
     folder = Path(folder)
     if (folder / _COMMITTING).is_dir():
-        with _locked(folder):
+        with folder_lock(folder):
             _complete(folder)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other writers of the folder waiting; the lock ends with the process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _complete(folder: Path) -> None:
@@ -219,12 +208,12 @@ def _remove_abandoned_staging(folder: Path) -> None:
     # A killed run leaves its staging folder behind; that of a living process is not ours to touch.
     for path in folder.glob(f"{_STAGING_PREFIX}*"):
         pid = path.name.removeprefix(_STAGING_PREFIX).partition("-")[0]
-        if not Path("/proc", pid).exists():
+        if not (pid.isdecimal() and is_alive(int(pid))):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _flush_to_disk(path: Path) -> None:
-    with open(path, "rb") as handle:
+    with open(path, "rb+") as handle:  # Windows flushes only what could be written to
         os.fsync(handle.fileno())
 
 
@@ -279,8 +268,7 @@ def append_line(path: Path | str, line: str) -> None:
         raise ValueError("append_line takes a single line")
     with _refusals(path):
         handle = open(path, "ab+")  # noqa: SIM115 - closed below
-    with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with handle, file_lock(handle.fileno()):
         if handle.seek(0, os.SEEK_END) > 0:
             handle.seek(-1, os.SEEK_END)
             if handle.read(1) != b"\n":

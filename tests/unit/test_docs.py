@@ -73,7 +73,7 @@ def test_readme_begins_with_the_two_commands_and_they_exist() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [*PAGES, ROOT / "ARCHITECTURE.md"]:
+    for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

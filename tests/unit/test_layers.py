@@ -10,10 +10,12 @@ MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*
 
 FRONT_DOOR = ("__init__", "__main__")
 # A module may import from its own layer's package and from the layers listed for it.
-BASE = {"errors", "io", "scores", "progress"}
+BASE = {"errors", "system", "io", "manifest", "scores", "progress"}
 MAY_IMPORT = {
     "errors": set(),
-    "io": {"errors"},
+    "system": {"errors"},
+    "io": {"errors", "system"},
+    "manifest": {"errors", "io"},
     "scores": set(),
     "progress": set(),
     "schema": BASE,

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from tidegauge.bench.competitions.base import Competition
 from tidegauge.errors import InputError
+from tidegauge.manifest import MANIFEST
 from tidegauge.schema.submission import Source, Verdict, check_submission, read_keys
 
 STAGING = ".preparing"
 READY = "ready"
-PARTS = ("private", "public")
+PARTS = ("private", "public", MANIFEST)
 
 
 @dataclass(frozen=True)
@@ -70,5 +71,5 @@ def finish_prepare(out: Path) -> None:
     for part in PARTS:
         if (staging / part).exists():
             shutil.rmtree(out / part, ignore_errors=True)
-            os.rename(staging / part, out / part)
+            os.replace(staging / part, out / part)
     shutil.rmtree(staging)

@@ -20,6 +20,7 @@ from tidegauge.bench.competition_folder import (
 from tidegauge.bench.competitions.base import Competition
 from tidegauge.errors import InputError
 from tidegauge.io import make_folder
+from tidegauge.manifest import MANIFEST, manifest, write_json
 from tidegauge.progress import SILENT, Progress
 
 
@@ -30,6 +31,7 @@ def prepare_competition(
     *,
     verify: bool = True,
     copy: bool = False,
+    seed: int | None = None,
     progress: Progress = SILENT,
 ) -> Prepared:
     """Split raw data into out/public and out/private.
@@ -42,6 +44,8 @@ def prepare_competition(
         Compare the tables with the checksums of those made from the original data.
     copy : bool
         Copy scans even where they could be linked.
+    seed : int, optional
+        Of simulated raw data, for the manifest.
 
     Raises
     ------
@@ -56,6 +60,9 @@ def prepare_competition(
     except InputError:
         shutil.rmtree(staging)  # of unusable data nothing is worth keeping
         raise
+    settings = {"competition": competition.name, "verified": verify, "seed": seed}
+    described = manifest(kind="bench/prepare", inputs={}, settings=settings)
+    write_json(staging / MANIFEST, described)
     (staging / READY).touch()
     finish_prepare(out)
     return open_prepared(competition, out)
@@ -113,7 +120,9 @@ def simulate_and_prepare(
     with tempfile.TemporaryDirectory(prefix=".simulated-", dir=out) as name:
         raw = Path(name) / "raw"
         competition.simulate(raw, seed, scans, progress)
-        return prepare_competition(competition, raw, out, verify=False, progress=progress)
+        return prepare_competition(
+            competition, raw, out, verify=False, seed=seed, progress=progress
+        )
 
 
 def _verify(competition: Competition, staging: Path) -> None:

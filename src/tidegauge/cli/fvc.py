@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.cli.options import OutputFolder, json_option, quiet_option, seed_option
+from tidegauge.cli.output import print_json, print_tables
 
 if TYPE_CHECKING:
     from tidegauge.progress import Progress
 
 _folder = click.Path(path_type=Path, file_okay=False)
+_made_folder = OutputFolder(path_type=Path, file_okay=False)
 _file = click.Path(path_type=Path, dir_okay=False)
 
 input_option = click.option(
@@ -32,7 +35,7 @@ def fvc() -> None:
 
 
 @fvc.command("simulate")
-@click.option("--out", type=_folder, required=True, help="A folder that is empty or new.")
+@click.option("--out", type=_made_folder, required=True, help="A folder that is empty or new.")
 @click.option("--patients", type=click.IntRange(2, 50_000), default=176, show_default=True)
 @click.option("--test-share", type=float, default=0.1, show_default=True)
 @click.option("--scans/--no-scans", default=False, help="Draw a DICOM phantom of every patient.")
@@ -54,12 +57,13 @@ def simulate_command(
 
 @fvc.command("crossval")
 @input_option
-@click.option("--out", type=_folder, required=True, help="Folder for tables and charts.")
+@click.option("--out", type=_made_folder, required=True, help="Folder for tables and charts.")
 @click.option("--repeats", type=click.IntRange(1, 1000), default=10, show_default=True)
 @click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True)
 @scans_option
 @workers_option
 @seed_option
+@json_option
 @quiet_option
 def crossval_command(
     folder: Path,
@@ -69,9 +73,12 @@ def crossval_command(
     scans: bool,
     workers: int | None,
     seed: int,
+    as_json: bool,
     progress: Progress,
 ) -> None:
     """Score every forecaster, and the choice among them, on patients they never saw.
+
+    Prints the mean score of each.
 
     Example: tidegauge fvc crossval --input cohort --out scores --repeats 2
     """
@@ -86,14 +93,17 @@ def crossval_command(
         cohort, repeats=repeats, folds=folds, seed=seed, workers=workers, progress=progress
     )
     write_crossval(result, out)
-    click.echo(result.scores().to_string(index=False, float_format=lambda x: f"{x:.4f}"))
+    if as_json:
+        print_tables(out, ["scores"], warnings=result.warnings())
+    else:
+        click.echo(result.scores().to_string(index=False, float_format=lambda x: f"{x:.4f}"))
     for line in result.warnings():
         click.echo(f"warning: {line}", err=True)
 
 
 @fvc.command("fit")
 @input_option
-@click.option("--model", "model_folder", type=_folder, required=True, help="Folder to write.")
+@click.option("--model", "model_folder", type=_made_folder, required=True, help="Folder to write.")
 @scans_option
 @workers_option
 @seed_option
@@ -151,6 +161,7 @@ def predict_command(
 @click.option("--standing/--no-standing", default=True, help="Say where it stands in the end.")
 @workers_option
 @seed_option
+@json_option
 @quiet_option
 def solve_command(
     folder: Path,
@@ -160,9 +171,12 @@ def solve_command(
     standing: bool,
     workers: int | None,
     seed: int,
+    as_json: bool,
     progress: Progress,
 ) -> None:
     """Write a valid submission in seconds, then improve it until done or out of time.
+
+    Prints its cross-validated score and its odds of a medal.
 
     Example: tidegauge fvc solve --input cohort --output submission.csv
     """
@@ -178,6 +192,10 @@ def solve_command(
         workers=workers,
         progress=progress,
     )
+    answer = validate_at(validate_url, output) if validate_url else None
+    if as_json:
+        print_json({"output": output, **asdict(solution), "validation": answer})
+        return
     click.echo(
         f"{output}: {solution.n_rows:,} rows for {solution.n_patients} patients by "
         f"{solution.chosen}, valid, {solution.seconds:.0f} s"
@@ -185,7 +203,7 @@ def solve_command(
     for line in solution.standing.lines() if solution.standing else []:
         click.echo(line)
     if validate_url:
-        click.echo(f"{validate_url}: {validate_at(validate_url, output)}")
+        click.echo(f"{validate_url}: {answer}")
 
 
 @fvc.command("report")

@@ -11,14 +11,19 @@ from collections.abc import Sequence
 import click
 
 from tidegauge import __version__
-from tidegauge.errors import TideGaugeError
+from tidegauge.errors import TideGaugeError, did_you_mean
+from tidegauge.manifest import RecordedCommand, recorded_command
 
 _COMMANDS = {
     "demo": ("tidegauge.cli.demo:demo", "Simulate, fit and compare: the whole tour in a minute."),
     "horizon": ("tidegauge.cli.horizon:horizon", "How long a task an AI agent can finish."),
     "bench": ("tidegauge.cli.bench:bench", "Pose ML competitions offline and grade them."),
     "fvc": ("tidegauge.cli.fvc:fvc", "Forecast lung capacity from one visit and one scan."),
+    "rerun": ("tidegauge.cli.rerun:rerun", "Make a result again from its manifest and compare."),
+    "doctor": ("tidegauge.cli.doctor:doctor", "What is installed, what is missing, how to get it."),
+    "completion": ("tidegauge.cli.completion:completion", "Completion of commands for a shell."),
 }
+_WORDS = "tidegauge.words"
 
 
 class LazyGroup(click.Group):
@@ -36,10 +41,32 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand; a misspelt one is answered by the nearest."""
+        if not ctx.resilient_parsing and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(
+                f"No such command {args[0]!r}{did_you_mean(args[0], _COMMANDS)}.", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words as they came, for the manifests."""
+        ctx.meta[_WORDS] = list(args)
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; a reader of stdout that left early (head, less) is not an error."""
+
+        def describe() -> RecordedCommand | None:
+            from tidegauge.cli.invocation import read_invocation
+
+            return read_invocation(self, ctx.meta[_WORDS]).record()
+
         try:
-            return super().invoke(ctx)
+            with recorded_command(describe):
+                return super().invoke(ctx)
         except BrokenPipeError:  # click itself would exit 1
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0

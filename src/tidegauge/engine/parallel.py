@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
-import multiprocessing.forkserver
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +11,10 @@ from typing import TypeVar
 
 from tidegauge.errors import MissingExtraError
 from tidegauge.progress import SILENT, Progress
+from tidegauge.system import available_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def available_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def parallel_map(
@@ -70,10 +64,15 @@ def _stream(
     elif workers == 1:
         yield from map(function, items)
     else:
-        _shield_workers()
-        # forkserver: a fork of a process with running threads (nutpie, numba) may hang.
-        context = multiprocessing.get_context("forkserver")
-        with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        # Not fork: of a process with running threads (nutpie, numba) it may hang.
+        served = "forkserver" in multiprocessing.get_all_start_methods()
+        if served:
+            _shield_workers()
+        with concurrent.futures.ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context("forkserver" if served else "spawn"),
+            initializer=_ignore_interrupts,
+        ) as pool:
             yield from pool.map(function, items)
 
 
@@ -96,8 +95,14 @@ def _shield_workers() -> None:
     in_worker = multiprocessing.parent_process() is not None
     if in_worker or threading.current_thread() is not threading.main_thread():
         return
+    from multiprocessing import forkserver  # a module of Unix
+
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        multiprocessing.forkserver.ensure_running()
+        forkserver.ensure_running()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.engine.parallel import available_cores
 from tidegauge.progress import SILENT, Progress, Step
+from tidegauge.system import available_cores
 
 if TYPE_CHECKING:
     import arviz as az

@@ -1,72 +1,16 @@
-"""What a fit leaves behind: tables, JSON and a manifest from which it can be repeated."""
+"""How results are written: tables as CSV, everything else as JSON, with a manifest."""
 
 from __future__ import annotations
 
-import datetime
-import json
-import math
-import platform
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tidegauge import __version__
+from tidegauge.manifest import MANIFEST, manifest, plain, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_LIBRARIES = ("numpy", "scipy", "numba", "nutpie", "pymc", "arviz")
-
-
-def manifest(
-    *, kind: str, inputs: Mapping[str, str], settings: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Describe a result: what made it, from which bytes, with which settings.
-
-    Parameters
-    ----------
-    kind : str
-        Such as ``horizon/core``.
-    inputs : mapping
-        File name to SHA-256.
-    settings : mapping
-        Seeds, options, priors: plain values or dataclasses.
-    """
-    return {
-        "kind": kind,
-        "tidegauge": __version__,
-        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "libraries": {name: version(name) for name in _LIBRARIES},
-        "inputs": dict(inputs),
-        "settings": plain(settings),
-    }
-
-
-def plain(value: Any) -> Any:
-    """Turn dataclasses, arrays, paths and dates into what JSON can hold; infinity to text."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, Path | datetime.date):
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON with a final newline."""
-    path.write_text(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+__all__ = ["MANIFEST", "manifest", "plain", "write_csv", "write_json"]
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tidegauge.engine.parallel import available_cores, parallel_map
+from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError
 from tidegauge.fvc.data.cohort import Cohort, IntArray
 from tidegauge.fvc.decision import decide
@@ -27,6 +27,7 @@ from tidegauge.fvc.selection import (
 )
 from tidegauge.progress import SILENT, Progress
 from tidegauge.scores import laplace_log_likelihood
+from tidegauge.system import available_cores
 
 NESTED = "nested"
 OUTER_FOLDS = 5

@@ -11,6 +11,7 @@ Then the whole procedure is cross-validated once more around itself, to say wher
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import re
 import signal
@@ -37,6 +38,7 @@ from tidegauge.progress import SILENT, Progress
 STANDING_REPEATS = 1  # more would steady the mean by a few thousandths: far below its error
 QUICK = "direct"
 _R_HAT_LIMIT = 1.05
+_ALARM = getattr(signal, "SIGALRM", signal.SIGTERM)  # Windows has no alarm
 _UNITS_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -196,10 +198,19 @@ def _deadline(seconds: float) -> Iterator[None]:
     def ring(number: int, frame: FrameType | None) -> None:
         raise DeadlineReached
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    before = signal.signal(_ALARM, ring)
+    seconds = max(seconds, 0.001)
+    # A timer's thread cannot wake a main thread that waits for a worker, so it is second best.
+    timer = threading.Timer(seconds, _thread.interrupt_main, [_ALARM])
+    timer.daemon = True
     try:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        else:  # Windows
+            timer.start()
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        timer.cancel()
+        signal.signal(_ALARM, before)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegauge.engine.store import MANIFEST, manifest, write_json
 from tidegauge.errors import InputError
 from tidegauge.fvc.forecasters.stack import Blend, Member
 from tidegauge.fvc.recalibration import Calibration
@@ -52,7 +53,7 @@ def save_model(model: SavedModel, folder: Path) -> None:
     blends = {name: _pack(name, getattr(model, name), arrays) for name in _BLENDS}
     with atomic_folder(folder) as staging:
         np.savez(staging / _ARRAYS, **arrays)
-        manifest = {
+        content = {
             "format": FORMAT,
             "version": VERSION,
             "chosen": model.chosen,
@@ -61,7 +62,9 @@ def save_model(model: SavedModel, folder: Path) -> None:
             "training": model.training,
             "sha256": sha256_of(staging / _ARRAYS),
         }
-        (staging / _JSON).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        (staging / _JSON).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        described = manifest(kind="fvc/fit", inputs={}, settings={"training": model.training})
+        write_json(staging / MANIFEST, described)
 
 
 def _pack(name: str, blend: Blend, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -95,36 +98,36 @@ def load_model(folder: Path) -> SavedModel:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder; make one with `tidegauge fvc fit`")
     finish_commit(folder)
-    manifest = _manifest(folder / _JSON)
+    content = _read_content(folder / _JSON)
     path = folder / _ARRAYS
-    if not path.is_file() or sha256_of(path) != manifest.get("sha256"):
+    if not path.is_file() or sha256_of(path) != content.get("sha256"):
         raise InputError(f"{path}: missing or damaged; fit the model again")
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            blend, outlook = (_unpack(name, manifest[name], arrays) for name in _BLENDS)
+            blend, outlook = (_unpack(name, content[name], arrays) for name in _BLENDS)
         return SavedModel(
             blend,
             outlook,
-            str(manifest["chosen"]),
-            tuple(manifest["feature_names"]),
-            dict(manifest["training"]),
+            str(content["chosen"]),
+            tuple(content["feature_names"]),
+            dict(content["training"]),
         )
     except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         raise InputError(f"{folder}: damaged model ({error}); fit the model again") from error
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def _read_content(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: damaged ({error}); fit the model again") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f"{path}: not a tidegauge fvc model; give the folder that `fit` wrote")
-    if manifest.get("version") != VERSION:
+    if content.get("version") != VERSION:
         raise InputError(
-            f"{path}: format version {manifest.get('version')}, this tidegauge reads {VERSION}; "
+            f"{path}: format version {content.get('version')}, this tidegauge reads {VERSION}; "
             "fit the model again with this version"
         )
-    return manifest
+    return content

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tidegauge.errors import InputError
 from tidegauge.io import atomic_write, make_folder
+from tidegauge.manifest import MANIFEST, manifest, write_json
 from tidegauge.progress import SILENT, Progress
 from tidegauge.schema.osic import patient_week
 from tidegauge.simulate.cohort import SimulatedCohort, simulate_cohort
@@ -84,6 +85,8 @@ def write_input(
     _write_table(truth, folder / "truth" / "truth.csv")
     is_test = cohort.visits["Patient"].isin(held_out)
     _write_parts(folder, cohort.visits[~is_test], cohort.visits[is_test])
+    settings = {"patients": len(patients), "test_share": test_share, "scans": scans, "seed": seed}
+    write_json(folder / MANIFEST, manifest(kind="fvc/simulate", inputs={}, settings=settings))
 
 
 def _write_parts(folder: Path, train: pd.DataFrame, answers: pd.DataFrame) -> None:

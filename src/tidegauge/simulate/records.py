@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.io import atomic_folder
+from tidegauge.manifest import MANIFEST, manifest, write_json
 from tidegauge.progress import SILENT, Progress
 from tidegauge.schema.runs import HUMAN, MILLISECONDS_PER_MINUTE, RunRecord, write_runs
 from tidegauge.simulate.beyond import Beyond, draw_continuous_scores
@@ -34,7 +35,7 @@ _FAVOURITE_RUNS = 57  # the published largest number of human runs at one task
 
 
 def write_simulation(simulated: SimulatedRuns, folder: Path, *, progress: Progress = SILENT) -> int:
-    """Write ``runs.jsonl``, ``truth.json`` and ``release_dates.yaml``; return the rows written."""
+    """Write run records, their truth, release dates and a manifest; return the rows written."""
     truth, dates = simulated.truth, {}
     for agent, day in zip(simulated.agent_names, truth.release, strict=True):
         dates[agent] = day.isoformat()
@@ -48,10 +49,13 @@ def write_simulation(simulated: SimulatedRuns, folder: Path, *, progress: Progre
 
     with atomic_folder(folder) as staging:
         rows = write_runs(staging / "runs.jsonl", counted())
-        described = json.dumps(_describe(simulated), indent=1)
-        (staging / "truth.json").write_text(described + "\n", encoding="utf-8")
+        truth_text = json.dumps(_describe(simulated), indent=1)
+        (staging / "truth.json").write_text(truth_text + "\n", encoding="utf-8")
         lines = [f"  {agent}: {day}\n" for agent, day in dates.items()]
         (staging / "release_dates.yaml").write_text("date:\n" + "".join(lines), encoding="utf-8")
+        settings = {"seed": simulated.seed, "shape": simulated.shape}
+        described = manifest(kind="horizon/simulate", inputs={}, settings=settings)
+        write_json(staging / MANIFEST, described)
     return rows
 
 

@@ -93,7 +93,7 @@ def test_bad_input_exits_2_without_a_traceback(
 
 
 def test_list_names_both_competitions(tidegauge: Run) -> None:
-    rows = [json.loads(line) for line in tidegauge("bench", "list", "--json").stdout.splitlines()]
+    rows = json.loads(tidegauge("bench", "list", "--json").stdout)["competitions"]
     assert {row["name"]: row["is_lower_better"] for row in rows} == {"osic": False, "surge": True}
 
 

@@ -134,7 +134,7 @@ def test_zip_gives_what_its_folder_gives(raw: Path, tmp_path: Path, inner: str) 
     for path in one.public.rglob("*"):
         if path.is_file():
             assert (two.public / path.relative_to(one.public)).read_bytes() == path.read_bytes()
-    assert sorted(os.listdir(tmp_path / "two")) == ["private", "public"]
+    assert sorted(os.listdir(tmp_path / "two")) == ["manifest.json", "private", "public"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_kill_between_the_last_renames_is_completed_by_the_next_reader(
     import tidegauge.bench.competition_folder as module
 
     out = tmp_path / "out"
-    rename, done = os.rename, []
+    rename, done = os.replace, []
 
     def once(source: Path, target: Path) -> None:
         if done:
@@ -200,12 +200,12 @@ def test_kill_between_the_last_renames_is_completed_by_the_next_reader(
 
     with monkeypatch.context() as patch:
         patch.setattr("tidegauge.bench.prepare._place_scans", lambda *_, **__: None)
-        patch.setattr(module.os, "rename", once)
+        patch.setattr(module.os, "replace", once)
         with pytest.raises(KeyboardInterrupt):
             prepare(raw, out)
     assert not (out / "public").exists()
     assert open_prepared(OSIC, out).expected_keys
-    assert sorted(os.listdir(out)) == ["private", "public"]
+    assert sorted(os.listdir(out)) == ["manifest.json", "private", "public"]
 
 
 def test_leftovers_of_other_raw_data_are_not_mixed_in(raw: Path, tmp_path: Path) -> None:

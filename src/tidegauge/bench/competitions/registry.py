@@ -6,7 +6,7 @@ import importlib
 from importlib.metadata import EntryPoint, entry_points
 
 from tidegauge.bench.competitions.base import Competition
-from tidegauge.errors import InputError
+from tidegauge.errors import InputError, did_you_mean
 
 GROUP = "tidegauge.competitions"
 
@@ -43,7 +43,8 @@ def get_competition(name: str) -> Competition:
         if competition.competition_id == name:
             return competition
     raise InputError(
-        f"no competition {name!r}; there are: {', '.join(sorted(points))} "
+        f"no competition {name!r}{did_you_mean(name, points)}; there are: "
+        f"{', '.join(sorted(points))} "
         f"(others come from packages with an entry point in {GROUP})"
     )
 

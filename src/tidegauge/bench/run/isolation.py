@@ -13,6 +13,7 @@ from pathlib import Path
 
 import tidegauge
 from tidegauge.errors import InputError
+from tidegauge.system import require_linux
 
 PACKAGE_ROOT = Path(tidegauge.__file__).resolve().parents[1]
 SANDBOX_SOCKET = "/run/tidegauge/validator"
@@ -61,6 +62,7 @@ def choose_isolation(wanted: str) -> str:
     InputError
         What was asked for does not work here.
     """
+    require_linux("running agents")
     if wanted == "auto":
         if bubblewrap_works():
             return "bwrap"

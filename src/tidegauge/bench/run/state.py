@@ -7,7 +7,6 @@ a pointer to it. Any later ``bench`` command finds states whose runner is gone a
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 from tidegauge.io import append_line, atomic_write
 from tidegauge.schema.runs import RunRecord, append_run, encode_run
+from tidegauge.system import file_lock
 
 STATE = "state.json"
 RECORD = "record.json"
@@ -80,8 +80,8 @@ def _known_states(out: Path | None) -> Iterator[Path]:
 
 
 def _settle(path: Path) -> list[str]:
-    with open(path, encoding="utf-8") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # two commands at once: one record
+    # The lock: two commands at once make one record.
+    with open(path, encoding="utf-8") as handle, file_lock(handle.fileno()):
         state = json.load(handle)
         if not path.exists() or _is_alive(state["pid"], state["pid_started"]):
             return []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from tidegauge.cli.bench.options import (
+    always_json_option,
     competition_argument,
     file_type,
     folder_type,
@@ -19,7 +19,8 @@ from tidegauge.cli.bench.options import (
 )
 from tidegauge.cli.bench.run import run
 from tidegauge.cli.bench.similar import similar
-from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.cli.options import OutputFolder, json_option, quiet_option, seed_option
+from tidegauge.cli.output import print_json
 from tidegauge.errors import InputError
 from tidegauge.progress import Progress
 
@@ -37,13 +38,17 @@ bench.add_command(similar)
 
 
 @bench.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_option
 @quiet_option
 def list_command(as_json: bool, progress: Progress) -> None:
-    """List the competitions. Example: tidegauge bench list."""
+    """List the competitions. Prints a line for each.
+
+    Example: tidegauge bench list
+    """
     from tidegauge.bench.competitions.registry import competition_names, get_competition
 
     settle_killed_runs(None, progress)
+    rows = []
     for name in competition_names():
         try:
             competition = get_competition(name)
@@ -57,9 +62,14 @@ def list_command(as_json: bool, progress: Progress) -> None:
             "is_lower_better": competition.lower_is_better,
             "human_minutes": competition.human_minutes,
         }
-        better = "lower" if competition.lower_is_better else "higher"
-        text = f"{name:<8} {competition.competition_id:<38} {better} is better  {competition.title}"
-        click.echo(json.dumps(row) if as_json else text)
+        rows.append(row)
+    if as_json:
+        print_json({"competitions": rows})
+        return
+    for row in rows:
+        better = "lower" if row["is_lower_better"] else "higher"
+        text = f"{row['name']:<8} {row['competition_id']:<38} {better} is better  {row['title']}"
+        click.echo(text)
 
 
 @bench.command()
@@ -71,7 +81,12 @@ def list_command(as_json: bool, progress: Progress) -> None:
 )
 @click.option("--simulate", is_flag=True, help="Make raw data of the same shape instead.")
 @click.option("--scans", is_flag=True, help="With --simulate: make scans too.")
-@click.option("--out", type=folder_type, required=True, help="Where public/ and private/ go.")
+@click.option(
+    "--out",
+    type=OutputFolder(file_okay=False, path_type=Path),
+    required=True,
+    help="Where public/ and private/ go.",
+)
 @click.option("--no-verify", is_flag=True, help="Take data other than the original.")
 @click.option("--copy", is_flag=True, help="Copy scans even where they could be linked.")
 @seed_option
@@ -170,13 +185,19 @@ def serve(
 @competition_argument
 @click.argument("submission", type=file_type)
 @prepared_option
-def validate(competition: str, submission: Path, prepared: Path) -> int:
+@json_option
+def validate(competition: str, submission: Path, prepared: Path, as_json: bool) -> int:
     """Check a submission by the code that the server and the grader use.
+
+    Prints every fault.
 
     Example: tidegauge bench validate osic submission.csv --prepared prepared
     """
     verdict = open_competition(competition, prepared).check(submission)
-    click.echo(verdict.sentence() if verdict.valid else _listed(verdict.problems))
+    if as_json:
+        print_json({"valid": verdict.valid, "problems": verdict.problems, "notes": verdict.notes})
+    else:
+        click.echo(verdict.sentence() if verdict.valid else _listed(verdict.problems))
     return 0 if verdict.valid else 1
 
 
@@ -191,6 +212,7 @@ def _listed(problems: list[str]) -> str:
 @click.option("--report", type=file_type, help="Also write the report to this file.")
 @leaderboard_option
 @seed_option
+@always_json_option
 @quiet_option
 def grade(
     competition: str,
@@ -201,7 +223,7 @@ def grade(
     seed: int,
     progress: Progress,
 ) -> int:
-    """Grade a submission, or every line of a .jsonl file of them.
+    """Grade a submission, or every line of a .jsonl file of them. Prints the report.
 
     Example: tidegauge bench grade osic submission.csv --prepared prepared --report report.json
     """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from tidegauge.cli.options import CompetitionName
+from tidegauge.cli.output import print_json
 from tidegauge.progress import Progress
 
 if TYPE_CHECKING:
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
 
 folder_type = click.Path(file_okay=False, path_type=Path)
 file_type = click.Path(dir_okay=False, path_type=Path)
-competition_argument = click.argument("competition")
+competition_argument = click.argument("competition", type=CompetitionName())
 prepared_option = click.option(
     "--prepared", type=folder_type, required=True, help="Folder that `bench prepare` wrote."
+)
+always_json_option = click.option(
+    "--json", is_flag=True, expose_value=False, help="Print the report as JSON; it always is."
 )
 leaderboard_option = click.option(
     "--leaderboard", type=file_type, help="CSV with a column `score`: medals by Kaggle's rules."
@@ -45,8 +49,7 @@ def print_report(result: dict[str, object], path: Path | None) -> None:
     """Print a report, and write it to a file if one is named."""
     from tidegauge.io import atomic_write
 
-    text = json.dumps(result, indent=2, allow_nan=False)
     if path is not None:
         with atomic_write(path) as handle:
-            handle.write(text + "\n")
-    sys.stdout.write(text + "\n")
+            handle.write(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    print_json(result)

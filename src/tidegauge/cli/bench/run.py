@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tidegauge.cli.bench.options import (
+    always_json_option,
     competition_argument,
     file_type,
     folder_type,
@@ -16,7 +17,7 @@ from tidegauge.cli.bench.options import (
     print_report,
     settle_killed_runs,
 )
-from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.cli.options import Choice, quiet_option, seed_option
 from tidegauge.progress import Progress
 
 
@@ -26,8 +27,8 @@ from tidegauge.progress import Progress
 @click.option("--out", type=folder_type, required=True, help="Where the run folders go.")
 @click.option("--agent", required=True, help="A shell command, or sample, naive, fvc.")
 @click.option("--alias", help="Name of the agent in the record; by default from the command.")
-@click.option("--protocol", type=click.Choice(["plain", "steps"]), default="plain")
-@click.option("--isolation", type=click.Choice(["auto", "bwrap", "user", "none"]), default="auto")
+@click.option("--protocol", type=Choice(["plain", "steps"]), default="plain")
+@click.option("--isolation", type=Choice(["auto", "bwrap", "user", "none"]), default="auto")
 @click.option("--hours", type=float, default=12.0, show_default=True, help="Wall-clock budget.")
 @click.option("--steps", type=int, default=500, show_default=True, help="Step budget.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
@@ -37,6 +38,7 @@ from tidegauge.progress import Progress
 @click.option("--pass-env", multiple=True, metavar="NAME", help="Variable the agent keeps.")
 @leaderboard_option
 @seed_option
+@always_json_option
 @quiet_option
 def run(
     competition: str,
@@ -57,7 +59,7 @@ def run(
     seed: int,
     progress: Progress,
 ) -> int:
-    """Run an agent under a budget, grade what it left, and record it.
+    """Run an agent under a budget, grade what it left, and record it. Prints the report.
 
     Example: tidegauge bench run osic --prepared prepared --out runs --agent naive
     """

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from tidegauge.cli.bench.options import file_type
-from tidegauge.cli.options import quiet_option
+from tidegauge.cli.options import json_option, quiet_option
+from tidegauge.cli.output import print_json
 from tidegauge.progress import Progress
 
 place_type = click.Path(path_type=Path)
@@ -27,7 +27,7 @@ place_type = click.Path(path_type=Path)
 )
 @click.option("--report", type=file_type, help="Report of the run, to be marked.")
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Rows shown.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_option
 @quiet_option
 def similar(
     code: Path,
@@ -40,6 +40,8 @@ def similar(
 ) -> int:
     """Compare code with known solutions; exit 1 if any is too similar.
 
+    Prints the most similar pairs.
+
     Example: tidegauge bench similar runs/naive-seed1-1a2b3c4d/workspace --against solutions
     """
     from tidegauge.bench.plagiarism import compare_code, mark_report
@@ -47,9 +49,11 @@ def similar(
     matches = compare_code(code, against, progress=progress)
     if report is not None:
         mark_report(report, matches, threshold=threshold)
-    if not as_json:
+    if as_json:
+        print_json({"matches": [asdict(match) for match in matches[:top]]})
+    else:
         click.echo("similarity  shared  code  reference")
-    for match in matches[:top]:
-        row = f"{match.similarity:>9.1%} {match.tokens:>8,}  {match.code}  {match.reference}"
-        click.echo(json.dumps(asdict(match)) if as_json else row)
+        for match in matches[:top]:
+            shown = f"{match.similarity:>9.1%} {match.tokens:>8,}"
+            click.echo(f"{shown}  {match.code}  {match.reference}")
     return 1 if matches[0].similarity >= threshold else 0

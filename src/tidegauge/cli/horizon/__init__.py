@@ -14,7 +14,15 @@ from tidegauge.cli.horizon.multiverse import multiverse_command
 from tidegauge.cli.horizon.options import agent_options, filter_options, model_options
 from tidegauge.cli.horizon.report import report
 from tidegauge.cli.horizon.trend import trend_command
-from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.cli.options import (
+    Choice,
+    json_option,
+    out_option,
+    quiet_option,
+    runs_argument,
+    seed_option,
+)
+from tidegauge.cli.output import print_json, print_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +32,6 @@ if TYPE_CHECKING:
     from tidegauge.horizon.model.option_file import ModelChoice
     from tidegauge.horizon.trend.frontier import AgentFacts
     from tidegauge.progress import Progress
-
-runs_argument = click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
 
 
 @click.group()
@@ -43,9 +49,12 @@ horizon.add_command(trend_command)
 @horizon.command()
 @runs_argument
 @filter_options
+@json_option
 @quiet_option
-def check(runs: tuple[str, ...], filters: tuple[RowFilter, ...], progress: Progress) -> None:
-    """Check run records and print what they hold.
+def check(
+    runs: tuple[str, ...], filters: tuple[RowFilter, ...], as_json: bool, progress: Progress
+) -> None:
+    """Check run records. Prints what they hold.
 
     Example: tidegauge horizon check runs.jsonl
     """
@@ -53,21 +62,24 @@ def check(runs: tuple[str, ...], filters: tuple[RowFilter, ...], progress: Progr
     from tidegauge.horizon.data.summary import summarise
 
     summary = summarise(read_tally(runs, filters=filters, progress=progress))
-    width = max(len(name) for name, _ in summary.lines())
-    for name, value in summary.lines():
-        click.echo(f"{name:<{width}}  {value}")
+    if as_json:
+        print_json(summary)
+    else:
+        width = max(len(name) for name, _ in summary.lines())
+        for name, value in summary.lines():
+            click.echo(f"{name:<{width}}  {value}")
     for note in summary.notes:
         progress.note(note)
 
 
 @horizon.command()
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@out_option
 @click.option("--agents", type=click.IntRange(1), help="Agents (33).")
 @click.option("--tasks", type=click.IntRange(1), help="Tasks (170).")
 @click.option("--rows", type=click.IntRange(1), help="Run records in all (41,629).")
 @click.option(
     "--model",
-    type=click.Choice(["core", "full"]),
+    type=Choice(["core", "full"]),
     default="core",
     show_default=True,
     help="The model that is true; full has difficulty beyond length, wild human times and more.",
@@ -132,10 +144,10 @@ def graph(
 
 @horizon.command()
 @runs_argument
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@out_option
 @click.option(
     "--method",
-    type=click.Choice(["hierarchical", "frequentist", "grid"]),
+    type=Choice(["hierarchical", "frequentist", "grid"]),
     default="hierarchical",
     show_default=True,
 )
@@ -164,7 +176,7 @@ def graph(
 )
 @click.option(
     "--weights",
-    type=click.Choice(["invsqrt", "equal", "none"]),
+    type=Choice(["invsqrt", "equal", "none"]),
     default="invsqrt",
     show_default=True,
     help="Task weights of --method frequentist.",
@@ -173,9 +185,19 @@ def graph(
     "--replicates", type=click.IntRange(1), default=1000, show_default=True, help="Bootstrap size."
 )
 @seed_option
+@json_option
 @quiet_option
-def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **choices: Any) -> int:
+def fit(
+    runs: tuple[str, ...],
+    out: Path,
+    plots: bool,
+    as_json: bool,
+    progress: Progress,
+    **choices: Any,
+) -> int:
     """Fit time horizons and write them, with their diagnostics, to a folder.
+
+    Prints the horizons of each agent.
 
     Example: tidegauge horizon fit runs.jsonl --out fit --plots
     """
@@ -193,7 +215,10 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
         outputs = dataclasses.replace(outputs, plots=fit_plots(analysis))
     with progress.step(f"writing {out}"):
         write_outputs(outputs, out)
-    echo_horizons(outputs.horizons)
+    if as_json:
+        print_tables(out, ["horizons"], diagnostics=outputs.diagnostics)
+    else:
+        echo_horizons(outputs.horizons)
     return _echo_verdict(analysis)
 
 

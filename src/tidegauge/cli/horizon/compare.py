@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegauge.cli.horizon.options import filter_options
-from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.cli.options import (
+    Choice,
+    json_option,
+    out_option,
+    quiet_option,
+    runs_argument,
+    seed_option,
+)
+from tidegauge.cli.output import print_tables
 
 if TYPE_CHECKING:
     from tidegauge.horizon.data.filters import RowFilter
@@ -36,12 +44,12 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 
 
 @click.command("compare")
-@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@runs_argument
+@out_option
 @click.option(
     "--method",
     "methods",
-    type=click.Choice((*_METHODS, _ALL)),
+    type=Choice((*_METHODS, _ALL)),
     multiple=True,
     default=_METHODS[:4],
     show_default=True,
@@ -50,7 +58,7 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 )
 @click.option(
     "--by",
-    type=click.Choice(_KINDS),
+    type=Choice(_KINDS),
     multiple=True,
     default=_KINDS,
     show_default=True,
@@ -66,6 +74,7 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 )
 @filter_options
 @seed_option
+@json_option
 @quiet_option
 def compare_command(
     runs: tuple[str, ...],
@@ -75,9 +84,12 @@ def compare_command(
     folds: int | None,
     filters: tuple[RowFilter, ...],
     seed: int,
+    as_json: bool,
     progress: Progress,
 ) -> int:
     """Compare methods on the same runs: horizons, and prediction of runs held out.
+
+    Prints horizons, scores and the worst fitted tasks.
 
     Example: tidegauge horizon compare runs.jsonl --out comparison
     """
@@ -94,7 +106,11 @@ def compare_command(
 
     with progress.step(f"writing {out}"):
         write_comparison(comparison, out, plots=comparison_plots(comparison))
-    click.echo(comparison_text(comparison))
+    if as_json:
+        tables = ["compare", "scores", "differences", "loo"]
+        print_tables(out, tables, converged=not comparison.unconverged)
+    else:
+        click.echo(comparison_text(comparison))
     for name in comparison.unconverged:
         click.echo(
             f"not converged: {name} on all runs; its files are written, but do not rely on its "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.options import quiet_option
+from tidegauge.cli.options import Choice, quiet_option
 from tidegauge.progress import Progress
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _alias_pairs(
 @click.option("--alias", "aliases", multiple=True, metavar="MODEL=NAME", callback=_alias_pairs)
 @click.option(
     "--errors",
-    type=click.Choice(["fail", "skip"]),
+    type=Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
     help="Samples that ended in an error: failures, or left out.",
@@ -73,7 +73,7 @@ def import_inspect_command(
 @click.option("--alias", help="The agent, where the reports name none.")
 @click.option(
     "--success",
-    type=click.Choice(["any_medal", "gold_medal", "above_median", "valid_submission"]),
+    type=Choice(["any_medal", "gold_medal", "above_median", "valid_submission"]),
     default="any_medal",
     show_default=True,
 )

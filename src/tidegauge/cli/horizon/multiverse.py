@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegauge.cli.horizon.options import filter_options
-from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.cli.options import (
+    Choice,
+    json_option,
+    out_option,
+    quiet_option,
+    runs_argument,
+    seed_option,
+)
+from tidegauge.cli.output import print_tables
 
 if TYPE_CHECKING:
     from tidegauge.horizon.data.filters import RowFilter
@@ -19,8 +27,8 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("multiverse")
-@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@runs_argument
+@out_option
 @click.option("--release-dates", type=_yaml_file, help="YAML of agents and dates, as METR's.")
 @click.option("--grid", type=_yaml_file, help="YAML of the universes; 64 of our own without it.")
 @click.option("--universes", type=click.IntRange(1), help="Fit so many of them, drawn at random.")
@@ -28,7 +36,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--influence", is_flag=True, help="Also leave out every family in turn.")
 @click.option(
     "--model",
-    type=click.Choice(["core", "full"]),
+    type=Choice(["core", "full"]),
     default="core",
     show_default=True,
     help="The model of --sensitivity and --influence.",
@@ -37,6 +45,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--workers", type=click.IntRange(1), help="Processes; one a core without it.")
 @filter_options
 @seed_option
+@json_option
 @quiet_option
 def multiverse_command(
     runs: tuple[str, ...],
@@ -51,9 +60,12 @@ def multiverse_command(
     workers: int | None,
     filters: tuple[RowFilter, ...],
     seed: int,
+    as_json: bool,
     progress: Progress,
 ) -> int:
     """Refit under every set of choices and tell which choice moves the horizons most.
+
+    Prints horizons over all universes, and the choices by their effect.
 
     Example: tidegauge horizon multiverse runs.jsonl --out multiverse --plots
     """
@@ -84,7 +96,11 @@ def multiverse_command(
         charts = study_plots(found)
     with progress.step(f"writing {out}"):
         write_study(found, out, plots=charts)
-    click.echo(study_text(found))
+    if as_json:
+        tables = ["multiverse", "doubling", "choices", "levels", "sensitivity", "influence"]
+        print_tables(out, tables)
+    else:
+        click.echo(study_text(found))
     return _echo_verdict(found.multiverse)
 
 

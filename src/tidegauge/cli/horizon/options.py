@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegauge.cli.options import Command
+from tidegauge.cli.options import Choice, Command
 from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, resolve
 from tidegauge.horizon.model.options import CHOICES, HorizonOptions
 
@@ -58,7 +58,7 @@ def model_options(command: Command) -> Command:
     )(decorated)
     return click.option(
         "--model",
-        type=click.Choice(list(MODELS)),
+        type=Choice(list(MODELS)),
         help="The plan to the letter, or what its reviewers asked for.  [default: core]",
     )(decorated)
 
@@ -129,7 +129,7 @@ def filter_options(command: Command) -> Command:
 def _flag(name: str, help_line: str) -> Any:
     flag = name.replace("_", "-")
     if name in CHOICES:
-        return click.option(f"--{flag}", name, type=click.Choice(CHOICES[name]), help=help_line)
+        return click.option(f"--{flag}", name, type=Choice(CHOICES[name]), help=help_line)
     return click.option(f"--{flag}/--no-{flag}", name, default=None, help=help_line)
 
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegauge.cli.horizon.options import agent_options, filter_options, model_options
-from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.cli.options import (
+    json_option,
+    out_option,
+    quiet_option,
+    runs_argument,
+    seed_option,
+)
+from tidegauge.cli.output import print_tables
 from tidegauge.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,8 +28,8 @@ if TYPE_CHECKING:
 
 
 @click.command("trend")
-@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@runs_argument
+@out_option
 @model_options
 @agent_options
 @filter_options
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
 @click.option("--chains", type=click.IntRange(1), help="Chains (4).")
 @seed_option
+@json_option
 @quiet_option
 def trend_command(
     runs: tuple[str, ...],
@@ -39,10 +47,13 @@ def trend_command(
     facts: AgentFacts,
     filters: tuple[RowFilter, ...],
     seed: int,
+    as_json: bool,
     progress: Progress,
     **sizes: int | None,
 ) -> int:
     """Fit every shape of trend of horizons over release date, compare and stack them.
+
+    Prints doubling times, scores and weights.
 
     Example: tidegauge horizon trend runs.jsonl --release-dates dates.yaml --out trend --since 2024
     """
@@ -69,7 +80,10 @@ def trend_command(
 
     with progress.step(f"writing {out}"):
         write_trends(comparison, out, plots=trend_plots(comparison))
-    click.echo(trends_text(comparison))
+    if as_json:
+        print_tables(out, ["trends", "shapes"], converged=not comparison.unconverged)
+    else:
+        click.echo(trends_text(comparison))
     return _echo_verdict(comparison.unconverged)
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tidegauge.errors import InputError
+from tidegauge.errors import InputError, did_you_mean
 from tidegauge.schema.faults import HUMAN
 from tidegauge.schema.runs import KNOWN_FIELDS, RunReader, RunRecord
 
 # They tell agents apart: a choice among agents is no reason to lose the human times.
 AGENT_FIELDS = frozenset({"alias", "model", "scaffold"})
 _SHOWN_FIELDS = 60
+_KEPT_VALUES = 10_000
 _FORM = re.compile(r"\s*([^=<>~!\s][^=<>~!]*?)\s*(>=|<=|=|~|>|<)(.*)", re.S)
 _ORDER: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
@@ -100,9 +101,12 @@ class Sieve:
     human_left_out: dict[RowFilter, int] = field(default_factory=dict)
     _missing: set[str] = field(default_factory=set)
     _fields: set[str] = field(default_factory=set)
+    _values: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._missing = {condition.name for condition in self.filters}
+        # What names like an agent's are there, for those that a filter misspells.
+        self._values = {c.name: set() for c in self.filters if c.sign == "="}
 
     @property
     def needs_unknown(self) -> bool:
@@ -114,6 +118,9 @@ class Sieve:
         for record in reader:
             if self._missing:
                 self._look_for_fields(record)
+            for name, values in self._values.items():
+                if len(values) < _KEPT_VALUES:
+                    values.add(_text(field_of(record, name)))
             refusing = next((c for c in self.filters if not c.admits(record)), None)
             if refusing is None:
                 yield record
@@ -134,7 +141,11 @@ class Sieve:
         for condition in self.filters:
             if condition.name in self._missing:
                 there = ", ".join(sorted(self._fields)[:_SHOWN_FIELDS])
-                return f"{condition}: no record has the field {condition.name}; there are {there}"
+                near = did_you_mean(condition.name, self._fields)
+                return (
+                    f"{condition}: no record has the field {condition.name}{near}; "
+                    f"there are {there}"
+                )
         if not any_agent and self.left_out:
             return f"no agent run is left: {'; '.join(self.notes())}; loosen the filters"
         return None
@@ -147,8 +158,19 @@ class Sieve:
                 counts.get(condition, 0) for counts in (self.left_out, self.human_left_out)
             )
             beside = f" ({human:,} of them human runs)" if human else ""
-            notes.append(f"{rows:,} rows left out by {condition}{beside}")
+            notes.append(
+                f"{rows:,} rows left out by {condition}{beside}{self._misspelt(condition)}"
+            )
         return notes
+
+    def _misspelt(self, condition: RowFilter) -> str:
+        """Name the values that no row has although some have one like them."""
+        there = self._values.get(condition.name, set())
+        if condition.sign != "=" or len(there) >= _KEPT_VALUES:
+            return ""
+        absent = [value for value in condition.values if value not in there]
+        remarks = ((value, did_you_mean(value, there)) for value in absent)
+        return "".join(f"; no row has {value}{near}" for value, near in remarks if near)
 
 
 def field_of(record: RunRecord, name: str) -> Any:

@@ -17,7 +17,7 @@ from tidegauge.engine.priors import (
     normal,
     truncated_normal,
 )
-from tidegauge.errors import InputError
+from tidegauge.errors import InputError, did_you_mean
 from tidegauge.horizon.model.options import (
     CHOICES,
     CORE,
@@ -183,4 +183,5 @@ def _number(where: str, key: str, value: Any) -> float:
 
 def _check_name(name: Any, known: tuple[str, ...], what: str) -> None:
     if name not in known:
-        raise InputError(f"{what} {name}: there is no such; choose from {', '.join(known)}")
+        near = did_you_mean(str(name), known)
+        raise InputError(f"{what} {name}: there is no such{near}; choose from {', '.join(known)}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tidegauge.engine.parallel import parallel_map
+from tidegauge.engine.store import MANIFEST, manifest, write_json
 from tidegauge.errors import InputError
 from tidegauge.fvc.crossval import NESTED, Crossval, crossval
 from tidegauge.fvc.data.cohort import Cohort
@@ -40,7 +41,7 @@ from tidegauge.scores import FloatArray
 
 
 def write_crossval(result: Crossval, folder: Path) -> None:
-    """Write scores.csv, per_patient.csv, calibration.csv, choices.csv, summary.json and charts.
+    """Write scores, per_patient, calibration, choices (.csv), summary, manifest (.json), charts.
 
     They replace those of an earlier run together.
     """
@@ -62,6 +63,9 @@ def write_crossval(result: Crossval, folder: Path) -> None:
         result.calibration().to_csv(staging / "calibration.csv", index=False)
         result.choices.to_csv(staging / "choices.csv", index=False)
         (staging / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        settings = {name: summary[name] for name in ("repeats", "folds", "seed")}
+        described = manifest(kind="fvc/crossval", inputs={}, settings=settings)
+        write_json(staging / MANIFEST, described)
         for name, chart in _crossval_charts(result).items():
             save_chart(chart, staging / name)
 

@@ -355,7 +355,8 @@ def test_what_simulate_writes_is_what_check_reads(call: Call, tmp_path: Path) ->
     said = call("horizon", "simulate", "--out", out, "--agents", 3, "--tasks", 20, "--rows", 700)
     assert said.code == 0
     assert f"{out / 'runs.jsonl'}: 700 rows" in said.out
-    assert sorted(os.listdir(out)) == ["release_dates.yaml", "runs.jsonl", "truth.json"]
+    files = ["manifest.json", "release_dates.yaml", "runs.jsonl", "truth.json"]
+    assert sorted(os.listdir(out)) == files
     checked = call("horizon", "check", out / "runs.jsonl", "-q")
     assert [line.split()[1] for line in checked.out.splitlines()[:3]] == ["700", "3", "20"]
 

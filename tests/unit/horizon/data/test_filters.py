@@ -103,8 +103,8 @@ def test_a_field_that_no_record_has_is_refused_with_those_there_are(tmp_path: Pa
     with pytest.raises(InputError) as raised:
         kept(tmp_path, FIELDS, "-pubic=true")
     said = str(raised.value)
-    assert said.startswith("--exclude pubic=true: no record has the field pubic; there are ")
-    assert "public" in said
+    assert said.startswith("--exclude pubic=true: no record has the field pubic (did you ")
+    assert "(did you mean public?); there are " in said
     assert "task_id" in said
     with pytest.raises(InputError, match="no record has the field time_limit"):
         kept(tmp_path, FIELDS, "+time_limit>3")  # METR's name, but in no row
