@@ -45,7 +45,8 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     from tidegauge.horizon.model.options import DEFAULT_SAMPLER
     from tidegauge.horizon.store.fit_folder import write_outputs
     from tidegauge.horizon.studies.recovery import compare_with_truth, read_truth
-    from tidegauge.report.horizon.fit_charts import fit_plots, save_truth_chart
+    from tidegauge.report.charts import save_charts
+    from tidegauge.report.horizon.fit_charts import fit_charts, save_truth_chart
     from tidegauge.report.horizon.page import write_horizon_report
     from tidegauge.simulate.records import write_simulation
     from tidegauge.simulate.runs import scaled_shape, simulate_runs
@@ -65,8 +66,8 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
         )
         analysis = analyse([runs], options, progress=progress)
         with progress.step(f"writing {out / method}"):
-            plots = fit_plots(analysis)
-            write_outputs(dataclasses.replace(analysis.outputs, plots=plots), out / method)
+            write_outputs(analysis.outputs, out / method)
+            save_charts(fit_charts(analysis), out / method / "plots")
         tables[method] = analysis.outputs.horizons
         converged = converged and analysis.outputs.diagnostics["converged"]
     truth = read_truth(out / "data" / "truth.json")

@@ -186,15 +186,17 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
     options = _analysis_options(**choices)
     check_writable(out)
     analysis = analyse(runs, options, progress=progress)
-    outputs = analysis.outputs
-    if plots:
-        from tidegauge.report.horizon.fit_charts import fit_plots
-
-        outputs = dataclasses.replace(outputs, plots=fit_plots(analysis))
     with progress.step(f"writing {out}"):
-        write_outputs(outputs, out)
-    echo_horizons(outputs.horizons)
-    return _echo_verdict(analysis)
+        write_outputs(analysis.outputs, out)
+    echo_horizons(analysis.outputs.horizons)
+    code = _echo_verdict(analysis)
+    if plots:  # last: a chart that cannot be drawn must not cost the fit
+        from tidegauge.report.charts import save_charts
+        from tidegauge.report.horizon.fit_charts import fit_charts
+
+        with progress.step("drawing"):
+            save_charts(fit_charts(analysis), out / "plots")
+    return code
 
 
 def _analysis_options(choice: ModelChoice, seed: int, **choices: Any) -> Any:

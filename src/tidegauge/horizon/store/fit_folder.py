@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,8 +45,6 @@ class Outputs:
         The posterior, where the method has one.
     tables : mapping
         Further tables by the name of their file.
-    plots : callable or None
-        Draws its charts into the folder it is given.
     """
 
     kind: str
@@ -56,7 +54,6 @@ class Outputs:
     inputs: Mapping[str, str]
     fit: HorizonFit | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    plots: Callable[[Path], None] | None = None
     notes: Sequence[str] = field(default_factory=tuple)
 
 
@@ -74,9 +71,6 @@ def write_outputs(outputs: Outputs, folder: Path) -> None:
             from tidegauge.horizon.result import stored_trace
 
             _write_trace(staging / "posterior.nc", stored_trace(fit))
-        if outputs.plots is not None:
-            (staging / "plots").mkdir()
-            outputs.plots(staging / "plots")
         write_json(staging / "diagnostics.json", outputs.diagnostics)
         description = manifest(kind=outputs.kind, inputs=outputs.inputs, settings=outputs.settings)
         write_json(staging / "manifest.json", {**description, "notes": list(outputs.notes)})

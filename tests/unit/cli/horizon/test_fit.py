@@ -16,6 +16,7 @@ import pytest
 
 from builders import agent_row, human_row, small_rows, write_rows
 from calls import Call, Said
+from tidegauge.cli.main import main
 
 Row = dict[str, Any]
 
@@ -213,6 +214,36 @@ def test_plots_of_odd_files_are_drawn(
     assert set(os.listdir(out / "plots")) == {
         f"{c}.{kind}" for c in charts for kind in ("png", "svg")
     }
+
+
+def test_plots_of_full_with_every_option_on_are_drawn(
+    call: Call, simulated_runs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    options = ("--model", "full", "--human-scale", "source", "--discrimination", "--noise-growth")
+    options += ("--noise", "student_t", "--rounding", "--estimate-bias", "--pooling", "lab")
+    options += ("--trend", "kink", "--release-dates", simulated_runs / "release_dates.yaml")
+    sizes = ("--draws", 30, "--tune", 50, "--chains", 2)
+    runs = simulated_runs / "runs.jsonl"
+    said = call("horizon", "fit", runs, "--out", out, "--plots", "-q", *options, *sizes)
+    assert said.code == 1  # so few draws never converge
+    charts = {"horizons", "trace", "rank", "sampling", "difficulty"}
+    charts |= {"predictive_success", "predictive_human"}
+    assert {path.stem for path in (out / "plots").iterdir()} == charts
+
+
+def test_a_chart_that_fails_does_not_lose_the_fit(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no chart today")
+
+    monkeypatch.setattr("tidegauge.report.charts.save_chart", fail)
+    path, out = write_rows(tmp_path / "runs.jsonl", small_rows()), tmp_path / "out"
+    with pytest.raises(RuntimeError, match="no chart today"):
+        main(["horizon", "fit", str(path), "--out", str(out), "--method", "grid", "--plots", "-q"])
+    assert {"horizons.csv", "manifest.json"} <= set(os.listdir(out))
+    assert os.listdir(out / "plots") == []
 
 
 def test_a_fit_that_did_not_converge_writes_its_files_and_exits_1(
