@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
+from tidegauge.horizon.data.agents import read_release_dates, undated_note
 from tidegauge.horizon.data.counts import read_tally
 from tidegauge.horizon.data.design import Design, build_design
 from tidegauge.horizon.data.filters import RowFilter
@@ -45,12 +46,7 @@ from tidegauge.horizon.model.options import (
     HorizonPriors,
 )
 from tidegauge.horizon.model.parameters import priors_in_effect
-from tidegauge.horizon.store.fit_folder import (
-    Outputs,
-    fit_diagnostics,
-    read_release_dates,
-    undated_note,
-)
+from tidegauge.horizon.store.fit_folder import Outputs, fit_diagnostics
 from tidegauge.horizon.trend.draws import trend_of_fit
 from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
 from tidegauge.horizon.trend.tables import trend_files
@@ -146,7 +142,7 @@ def read_design(
     dates = read_release_dates(options.release_dates)
     tally = read_tally(runs, filters=options.filters, progress=progress)
     design = place_agents(build_design(tally), options.model, dates, options.facts)
-    notes = [*design.notes, *undated_note(design, dates)]
+    notes = [*design.notes, *undated_note(design.agents, dates)]
     for note in notes:
         progress.note(note)
     return DesignRead(design, dates, tally.sha256, notes)

@@ -6,7 +6,7 @@ rows in the file never matters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +24,9 @@ BASELINE = "baseline"
 _SAME_MINUTES = 1e-3  # durations are whole milliseconds, human_minutes has three decimals
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Design:
-    """What every horizon model is fitted to.
+    """What every horizon model is fitted to. Two are equal where all their data are.
 
     Attributes
     ----------
@@ -77,6 +77,15 @@ class Design:
     agent_groups: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Design):
+            return NotImplemented
+        names = (field.name for field in fields(self) if field.name != "notes")
+        return all(_is_same(getattr(self, name), getattr(other, name)) for name in names)
+
+    def __hash__(self) -> int:
+        return hash((self.agents, self.tasks, self.families, float(self.attempts.sum())))
+
     @property
     def log2_minutes(self) -> FloatArray:
         """The file's own task lengths in log2 minutes."""
@@ -126,6 +135,12 @@ def build_design(tally: Tally) -> Design:
         estimate_log2=np.log2([tally.tasks[task].human_minutes for task in estimates]),
         notes=(*tally.notes, *notes, *estimate_notes, *_odd_notes(tally, won)),
     )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    return bool(one == other)
 
 
 def human_table(design: Design) -> pd.DataFrame:

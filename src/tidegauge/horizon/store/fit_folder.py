@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.engine.diagnostics import Check
 from tidegauge.engine.store import manifest, write_csv, write_json
-from tidegauge.errors import InputError
-from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.tables import tasks_table
-from tidegauge.io import atomic_folder, read_yaml
+from tidegauge.io import atomic_folder
 
 if TYPE_CHECKING:
     import arviz as az
@@ -98,35 +95,3 @@ def _write_trace(path: Path, trace: az.InferenceData) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # xarray's remarks on netCDF encodings
         trace.to_netcdf(str(path), engine="h5netcdf", compress=False)
-
-
-def read_release_dates(path: Path | None) -> dict[str, datetime.date]:
-    """Read METR's YAML of release dates: a mapping under ``date``, or the mapping itself.
-
-    Raises
-    ------
-    InputError
-        Not such a mapping.
-    """
-    if path is None:
-        return {}
-    content = read_yaml(path)
-    dates = content.get("date", content) if isinstance(content, dict) else None
-    if not isinstance(dates, dict):
-        raise InputError(f"{path}: must map agents to dates, as 'date: {{GPT-4o: 2024-05-13}}'")
-    found = {}
-    for agent, value in dates.items():
-        try:
-            # YAML makes dates, dates with a time of day, or texts of them.
-            found[str(agent)] = datetime.datetime.fromisoformat(str(value)).date()
-        except ValueError:
-            raise InputError(
-                f"{path}: {agent}={value}: not a date; write it as 2024-05-13"
-            ) from None
-    return found
-
-
-def undated_note(design: Design, dates: Mapping[str, datetime.date]) -> list[str]:
-    """Say which agents a given file of release dates leaves out."""
-    missing = [agent for agent in design.agents if agent not in dates]
-    return [f"no release date for {', '.join(missing)}"] if dates and missing else []
