@@ -9,13 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.io import read_yaml
-
-FloatArray = NDArray[np.float64]
 
 DAYS_PER_YEAR = 365.25
 UNKNOWN_GROUP = "other"
