@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from designs import Truth, draw_design, usual_truth
+from tidegauge.arrays import weighted_quantiles
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.sampling import sample_pymc
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.estimate import horizons_of_fit
 from tidegauge.horizon.horizons.quantities import log2_horizon
-from tidegauge.horizon.methods.exact import agent_grid, weighted_quantiles
+from tidegauge.horizon.methods.exact import agent_grid
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.model.specification import build_model
 from tidegauge.horizon.sampler.fit import fit_horizon

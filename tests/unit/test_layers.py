@@ -10,11 +10,12 @@ MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*
 
 FRONT_DOOR = ("__init__", "__main__")
 # A module may import from its own layer's package and from the layers listed for it.
-BASE = {"errors", "io", "scores", "progress"}
+BASE = {"arrays", "errors", "io", "scores", "progress"}
 MAY_IMPORT = {
     "errors": set(),
     "io": {"errors"},
-    "scores": set(),
+    "arrays": set(),
+    "scores": {"arrays"},
     "progress": set(),
     "schema": BASE,
     "simulate": BASE | {"schema"},

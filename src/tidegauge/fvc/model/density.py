@@ -12,9 +12,9 @@ import numba
 import numpy as np
 from numba import carray, cfunc, types
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.sampling import LogDensity
 from tidegauge.fvc.model.design import SCALARS, HierarchicalDesign, HierarchicalPriors
-from tidegauge.scores import FloatArray
 
 _N_SCALARS = len(SCALARS)
 _N_PRIORS = 2 * _N_SCALARS

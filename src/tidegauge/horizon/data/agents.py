@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.io import read_yaml
-
-FloatArray = NDArray[np.float64]
 
 DAYS_PER_YEAR = 365.25
 UNKNOWN_GROUP = "other"

@@ -10,15 +10,13 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.horizon.data.counts import RE_BENCH, HumanRun, Tally, TaskEntry
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 BASELINE = "baseline"
 _SAME_MINUTES = 1e-3  # durations are whole milliseconds, human_minutes has three decimals

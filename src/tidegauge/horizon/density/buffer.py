@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, log_ndtr
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.priors import Prior
 from tidegauge.horizon.data.agents import group_names
 from tidegauge.horizon.data.counts import RE_BENCH
@@ -23,9 +24,6 @@ from tidegauge.horizon.model.parameters import (
     layout_of,
     sources_of,
 )
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # Positions in the header.
 N_AGENTS, N_TASKS, N_FAMILIES, N_RUNS, N_FAILED, N_SCALARS = range(6)

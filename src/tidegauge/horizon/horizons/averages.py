@@ -7,10 +7,9 @@ average over s equals a rate is a matter of u and s alone, so it is solved once 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-FloatArray = NDArray[np.float64]
+from tidegauge.arrays import FloatArray
 
 _STEPS = 200
 _CLOSE = 1e-12

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import BoolArray, FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import subset_tasks
 from tidegauge.horizon.horizons.averages import average_level
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tidegauge.horizon.model.parameters import Point
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 SHIFTED, SAME, REFIT = "residual", "same curve", "refit"
 FEWEST_TASKS = FEWEST_RUNS = 5  # of a source, and of an agent there, to be worth a refit

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.estimate import log2_horizons
 from tidegauge.horizon.horizons.quantities import log2_horizon, minutes_interval, share_beyond
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
 Log2At = Callable[[float], FloatArray]
 
 _GRID_DRAWS = 20_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from tidegauge.arrays import FloatArray, weighted_quantiles
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.quantities import (
     Interval,
@@ -17,14 +17,12 @@ from tidegauge.horizon.horizons.quantities import (
     share_beyond,
 )
 from tidegauge.horizon.horizons.tables import Horizons
-from tidegauge.horizon.methods.exact import AgentGrid, weighted_quantiles
+from tidegauge.horizon.methods.exact import AgentGrid
 from tidegauge.horizon.methods.regression import FrequentistFit, log2_horizon_of
 from tidegauge.horizon.model.likelihood import mean_success
 
 if TYPE_CHECKING:
     from tidegauge.horizon.sampler.fit import HorizonFit
-
-FloatArray = NDArray[np.float64]
 
 
 def log2_horizons(fit: HorizonFit, *, success: float, marginal: bool = False) -> FloatArray:

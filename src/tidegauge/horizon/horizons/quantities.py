@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.horizons.averages import average_level
-
-FloatArray = NDArray[np.float64]
 
 _RESIDUAL_NODES, _SHARPNESS_NODES = 64, 12
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.horizons.quantities import Interval
@@ -18,7 +18,6 @@ from tidegauge.scores import log_score
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
 
 BUCKETS = {
     "1-4 min": (1, 4),

@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
-
-FloatArray = NDArray[np.float64]
 
 _COARSE, _FINE = 41, 121  # points an axis while looking for the mass, and over it
 _EDGE_MASS = 1e-6
@@ -62,17 +60,6 @@ def agent_grid(
     beta = -np.exp(s)
     weight = grid[2]
     return AgentGrid((a - beta * pivot).ravel(), beta.ravel(), weight.ravel())
-
-
-def weighted_quantiles(
-    values: FloatArray, weight: FloatArray, probabilities: list[float]
-) -> FloatArray:
-    """Return quantiles of a weighted sample, interpolated between midpoints of its steps."""
-    order = np.argsort(values)
-    values, weight = values[order], weight[order]
-    cumulative = np.cumsum(weight) - 0.5 * weight
-    quantiles: FloatArray = np.interp(probabilities, cumulative / weight.sum(), values)
-    return quantiles
 
 
 def _evaluate(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.estimate import (
@@ -32,8 +32,6 @@ from tidegauge.progress import SILENT, Progress
 if TYPE_CHECKING:
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # A mean probability of success needs far fewer draws than the tails of a horizon.
 FOLD_SAMPLER = SamplerConfig(draws=750, tune=300, chains=2, target_accept=0.95, cores=1)

@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.horizons.quantities import log2_horizon
 from tidegauge.progress import SILENT, Progress
-
-FloatArray = NDArray[np.float64]
 
 DEFAULT_REGULARISATION = 1e-5  # METR's TH1.1; their first paper used 0.1
 _MAX_STEPS = 60

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray, weighted_quantiles
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.quantities import log2_horizon
-from tidegauge.horizon.methods.exact import AgentGrid, fit_grid, weighted_quantiles
+from tidegauge.horizon.methods.exact import AgentGrid, fit_grid
 from tidegauge.horizon.methods.regression import (
     FrequentistOptions,
     fit_frequentist,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tidegauge.horizon.model.parameters import Point
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
 
 # Of each start; a mean or a median needs far fewer draws than the tails of a horizon.
 SHORT_SAMPLER = SamplerConfig(draws=400, tune=300, chains=2, target_accept=0.95, cores=1)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import estimate_only
@@ -24,8 +24,6 @@ from tidegauge.horizon.methods.regression import (
     logistic_ridge,
     resample,
 )
-
-FloatArray = NDArray[np.float64]
 
 ADDED = (0.5, 1.0, 1.5, 2.0)  # noise variances added, in units of the noise that is there
 _NO_NOISE = -1.0

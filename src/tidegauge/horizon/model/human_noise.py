@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, stdtr
 from scipy.stats import t as student_t
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.buffer import rounded_up, task_source_index
 from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES, HorizonOptions
 from tidegauge.horizon.model.parameters import Point
-
-FloatArray = NDArray[np.float64]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _GUMBEL_SD = np.pi / np.sqrt(6)

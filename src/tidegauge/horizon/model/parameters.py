@@ -10,15 +10,12 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.horizon.data.agents import group_names
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 # The blocks of the vector in their order; those before mu_family have priors of their own.
 BLOCKS = (

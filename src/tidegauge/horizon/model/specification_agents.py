@@ -5,17 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pymc.distributions.transforms import Interval
 from pytensor.tensor import TensorVariable as Tensor
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.variables import variable
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import group_names
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.options import HINGE_YEARS, HorizonOptions, HorizonPriors
-
-FloatArray = NDArray[np.float64]
 
 
 def add_agents(

@@ -15,6 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.linalg import splu
 from scipy.special import expit
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.buffer import scored_successes, task_source_index
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
@@ -26,8 +27,6 @@ from tidegauge.horizon.sampler.expansion_agents import (
     inverse_root,
 )
 from tidegauge.horizon.sampler.expansion_human import human_moments
-
-FloatArray = NDArray[np.float64]
 
 _LONGEST_STEP = 2.0  # of one Newton step, log2 minutes or logits: it is only a shape
 _LEAST = 1e-9  # precision, in place of none

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.agents import group_names
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.agents import trend_terms
@@ -33,8 +34,6 @@ from tidegauge.horizon.model.parameters import (
     groups_of,
     layout_of,
 )
-
-FloatArray = NDArray[np.float64]
 
 _LOGIT_KINK_SD = 1.8  # of a logistic distribution
 

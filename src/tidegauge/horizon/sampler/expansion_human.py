@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.buffer import human_runs
 from tidegauge.horizon.model.human_noise import noise_sd
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import Point
-
-FloatArray = NDArray[np.float64]
 
 _GUMBEL_SD = np.pi / np.sqrt(6)
 _GUMBEL_MEDIAN = np.log(np.log(2))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.buffer import agent_years, in_joint_prior, prior_of
 from tidegauge.horizon.methods.regression import logistic_ridge
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import BLOCKS, MU_FAMILY, Layout, is_log, layout_of
-
-FloatArray = NDArray[np.float64]
 
 _SCALES = {"sigma_global": 2.0, "sigma_family": 1.5, "sigma_estimate": 1.5, "sigma_human": 1.2}
 

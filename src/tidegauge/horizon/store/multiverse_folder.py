@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.store import manifest, write_csv, write_json
-from tidegauge.horizon.methods.short_fits import REPLICATES, SHORT_SAMPLER, FloatArray
+from tidegauge.horizon.methods.short_fits import REPLICATES, SHORT_SAMPLER
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 from tidegauge.horizon.studies.effects import choices_table, levels_table
 from tidegauge.horizon.studies.multiverse import Multiverse, doubling_table, horizons_table

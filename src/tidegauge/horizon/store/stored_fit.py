@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.diagnostics import Check
 from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.tables import BUCKETS
@@ -20,8 +20,6 @@ from tidegauge.io import finish_commit
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Decoded = TypeVar("Decoded")
 
 TASK_DRAWS = 400  # draws of every task's difficulty that are read: enough for an interval

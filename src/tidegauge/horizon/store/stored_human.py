@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
 from tidegauge.horizon.density.buffer import is_whole_minutes
 from tidegauge.horizon.horizons.predictive import HumanCheck
@@ -16,7 +16,6 @@ from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES
 if TYPE_CHECKING:
     from tidegauge.horizon.store.stored_fit import Posterior, StoredFit
 
-FloatArray = NDArray[np.float64]
 
 _ALL = "all runs"
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.methods.registry import Contender, FloatArray, IntArray
+from tidegauge.horizon.methods.registry import Contender
 from tidegauge.horizon.studies.folds import Fold, without
 from tidegauge.progress import SILENT, Progress
 from tidegauge.scores import brier_loss, log_score

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError, TideGaugeError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.quantities import Interval, share_beyond
-from tidegauge.horizon.methods.short_fits import FloatArray, Horizon50, fit_universe
+from tidegauge.horizon.methods.short_fits import Horizon50, fit_universe
 from tidegauge.horizon.studies.specifications import CHOICES, Universe, check_names
 from tidegauge.horizon.trend.least_squares import Trendline, fit_trendline
 from tidegauge.progress import SILENT, Progress

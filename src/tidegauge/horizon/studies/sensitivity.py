@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray, weighted_quantiles
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.methods.exact import weighted_quantiles
-from tidegauge.horizon.methods.short_fits import FloatArray, Horizon50, fit_short
+from tidegauge.horizon.methods.short_fits import Horizon50, fit_short
 from tidegauge.horizon.model.likelihood import log_likelihoods
 from tidegauge.horizon.model.options import (
     CORE,

@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.priors import Prior
 
-FloatArray = NDArray[np.float64]
 Spread = Prior | tuple[float, float]  # a prior, or the two ends of an even one
 
 _POINTS_AT_ONCE = 8192

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.priors import Prior
 from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.quantities import log2_horizon
@@ -25,7 +26,6 @@ from tidegauge.horizon.trend.integration_points import Points, spread_points
 if TYPE_CHECKING:
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
 
 # What is integrated over points; the other coefficients of a shape are linear.
 _BENDING = {

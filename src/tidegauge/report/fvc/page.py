@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError
 from tidegauge.fvc.crossval import NESTED, Crossval, crossval
@@ -36,7 +37,6 @@ from tidegauge.report.page import (
     Text,
     write_page,
 )
-from tidegauge.scores import FloatArray
 
 
 def write_crossval(result: Crossval, folder: Path) -> None:
