@@ -14,7 +14,7 @@ from calls import Call, Said
 from tidegauge.cli.main import main
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.methods.regression import FrequentistOptions
+from tidegauge.horizon.methods.regression import RegressionOptions
 from tidegauge.horizon.store.fit_folder import write_outputs
 from tidegauge.simulate.records import write_simulation
 from tidegauge.simulate.runs import scaled_shape, simulate_runs
@@ -67,7 +67,7 @@ def frequentist_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFa
         tmp_path_factory.mktemp("frequentist"),
         method="frequentist",
         release_dates=simulated_runs / "release_dates.yaml",
-        frequentist=FrequentistOptions(replicates=40, seed=3),
+        regression=RegressionOptions(replicates=40, seed=3),
     )
 
 

@@ -41,7 +41,7 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     from tidegauge.horizon.analysis import METHODS, AnalysisOptions, analyse
     from tidegauge.horizon.data.counts import read_tally
     from tidegauge.horizon.data.summary import summarise
-    from tidegauge.horizon.methods.regression import FrequentistOptions
+    from tidegauge.horizon.methods.regression import RegressionOptions
     from tidegauge.horizon.model.options import DEFAULT_SAMPLER
     from tidegauge.horizon.store.fit_folder import write_outputs
     from tidegauge.horizon.studies.recovery import compare_with_truth, read_truth
@@ -61,7 +61,7 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
         options = AnalysisOptions(
             method=method,
             sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed),
-            frequentist=FrequentistOptions(seed=seed),
+            regression=RegressionOptions(seed=seed),
             release_dates=out / "data" / "release_dates.yaml",
         )
         analysis = analyse([runs], options, progress=progress)

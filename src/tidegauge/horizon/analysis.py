@@ -16,26 +16,14 @@ from tidegauge.horizon.data.counts import read_tally
 from tidegauge.horizon.data.design import Design, build_design
 from tidegauge.horizon.data.filters import RowFilter
 from tidegauge.horizon.horizons.domains import domains_table, refitted_table, source_designs
-from tidegauge.horizon.horizons.draws import (
-    Spread,
-    rates_table,
-    spread_of_bootstrap,
-    spread_of_fit,
-    spread_of_grid,
-)
-from tidegauge.horizon.horizons.estimate import (
-    horizons_of_bootstrap,
-    horizons_of_fit,
-    horizons_of_grid,
-)
-from tidegauge.horizon.horizons.pairs import pairs_table
+from tidegauge.horizon.horizons.estimate import Estimate, estimate_of_fit
 from tidegauge.horizon.horizons.predictive import PredictiveChecks, predict
-from tidegauge.horizon.horizons.tables import Horizons, horizons_table
-from tidegauge.horizon.methods.exact import fit_grid
+from tidegauge.horizon.horizons.tables import horizons_table, pairs_table, rates_table
+from tidegauge.horizon.methods.exact import fit_exact
 from tidegauge.horizon.methods.regression import (
-    DEFAULT_FREQUENTIST,
-    FrequentistOptions,
-    fit_frequentist,
+    DEFAULT_REGRESSION,
+    RegressionOptions,
+    fit_regression,
 )
 from tidegauge.horizon.model.option_file import model_name
 from tidegauge.horizon.model.options import (
@@ -82,7 +70,7 @@ class AnalysisOptions:
     priors: HorizonPriors = DEFAULT_PRIORS
     sampler: SamplerConfig = DEFAULT_SAMPLER
     patient: bool = True
-    frequentist: FrequentistOptions = DEFAULT_FREQUENTIST
+    regression: RegressionOptions = DEFAULT_REGRESSION
     release_dates: Path | None = None
     facts: AgentFacts = NO_FACTS
     filters: tuple[RowFilter, ...] = ()
@@ -117,11 +105,9 @@ class Analysis:
 class _Found:
     """What one method found."""
 
-    horizons: Horizons
+    estimate: Estimate
     settings: dict[str, Any]
     diagnostics: dict[str, Any]
-    spread: Spread
-    fit: HorizonFit | None = None
     predictive: PredictiveChecks | None = None
 
 
@@ -162,7 +148,7 @@ def analyse(
     timing = {"load": loaded - began, **seconds, "total": time.perf_counter() - began}
     outputs = Outputs(
         kind=f"horizon/{options.method}",
-        horizons=horizons_table(design, found.horizons, release_dates=read.dates),
+        horizons=horizons_table(design, found.estimate, release_dates=read.dates),
         diagnostics={**found.diagnostics, "seconds": timing},
         settings={
             "method": options.method,
@@ -170,11 +156,11 @@ def analyse(
             **found.settings,
         },
         inputs=read.inputs,
-        fit=found.fit,
+        fit=found.estimate.fit,
         tables=tables,
         notes=[*read.notes, *late],
     )
-    return Analysis(design, outputs, found.fit, found.predictive)
+    return Analysis(design, outputs, found.estimate.fit, found.predictive)
 
 
 def _fit(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
@@ -188,12 +174,13 @@ def _further_tables(
     """Return pairs, domains, trend and rates by file name, and what is to be said of them."""
     import pandas as pd
 
-    tables = {"pairs.csv": pairs_table(design.agents, found.spread.typical(0.5))}
-    if found.fit is not None and options.model.trend != "none":
-        tables |= trend_files([trend_of_fit(found.fit)])
+    estimate, fit = found.estimate, found.estimate.fit
+    tables = {"pairs.csv": pairs_table(design.agents, estimate.log2_horizons(kind="typical"))}
+    if fit is not None and options.model.trend != "none":
+        tables |= trend_files([trend_of_fit(fit)])
     if options.rates:
-        tables["rates.csv"] = rates_table(design, found.spread, options.rates)
-    domains = [domains_table(found.fit)] if found.fit is not None else []
+        tables["rates.csv"] = rates_table(estimate, options.rates)
+    domains = [domains_table(fit)] if fit is not None else []
     notes: list[str] = []
     if options.by_source:
         refitted, notes = _refit_sources(design, options, progress)
@@ -213,7 +200,7 @@ def _refit_sources(
     for part in parts:
         progress.note(f"{part.domain.name} alone: {len(part.design.tasks)} tasks")
         found = _fit(part.design, alone, progress)
-        tables.append(refitted_table(part, found.horizons))
+        tables.append(refitted_table(part, found.estimate))
         if not found.diagnostics["converged"]:
             notes.append(f"{part.domain.name} alone did not converge: do not rely on its rows")
     for note in notes:
@@ -246,26 +233,20 @@ def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) 
         "agents": options.facts,
     }
     return _Found(
-        horizons=horizons_of_fit(fit),
+        estimate=estimate_of_fit(fit),
         settings=settings,
         diagnostics=fit_diagnostics(fit, predictive.checks()),
-        spread=spread_of_fit(fit),
-        fit=fit,
         predictive=predictive,
     )
 
 
 def _frequentist(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    fit = fit_frequentist(design, options=options.frequentist, progress=progress)
-    settings = {"frequentist": options.frequentist}
-    horizons, spread = horizons_of_bootstrap(design, fit), spread_of_bootstrap(design, fit)
-    return _Found(horizons, settings, dict(_NOTHING_SAMPLED), spread)
+    estimate = fit_regression(design, options=options.regression, progress=progress)
+    return _Found(estimate, {"frequentist": options.regression}, dict(_NOTHING_SAMPLED))
 
 
 def _grid(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
     with progress.step("summing each agent's posterior"):
-        grids = fit_grid(design)
-        horizons = horizons_of_grid(design, grids)
+        estimate = fit_exact(design)
     priors = {name: getattr(DEFAULT_PRIORS, name) for name in ("alpha", "beta")}
-    spread = spread_of_grid(grids, seed=options.sampler.seed)
-    return _Found(horizons, {"priors": priors}, dict(_NOTHING_SAMPLED), spread)
+    return _Found(estimate, {"priors": priors}, dict(_NOTHING_SAMPLED))

@@ -164,6 +164,7 @@ def graph(
 )
 @click.option(
     "--weights",
+    "weighting",
     type=click.Choice(["invsqrt", "equal", "none"]),
     default="invsqrt",
     show_default=True,
@@ -201,18 +202,18 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
 
 def _analysis_options(choice: ModelChoice, seed: int, **choices: Any) -> Any:
     from tidegauge.horizon.analysis import AnalysisOptions
-    from tidegauge.horizon.methods.regression import FrequentistOptions
+    from tidegauge.horizon.methods.regression import RegressionOptions
     from tidegauge.horizon.model.options import DEFAULT_SAMPLER
 
     taken = {name: choices.pop(name) for name in ("draws", "tune", "chains")}
     sizes = {name: size for name, size in taken.items() if size}
-    regression = {name: choices.pop(name) for name in ("weights", "regularisation", "replicates")}
+    regression = {name: choices.pop(name) for name in ("weighting", "regularisation", "replicates")}
     return AnalysisOptions(
         model=choice.options,
         priors=choice.priors,
         sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
         patient=not sizes,  # who names the sizes gets exactly those
-        frequentist=FrequentistOptions(seed=seed, **regression),
+        regression=RegressionOptions(seed=seed, **regression),
         **choices,
     )
 

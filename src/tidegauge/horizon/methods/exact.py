@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 
 _COARSE, _FINE = 41, 121  # points an axis while looking for the mass, and over it
@@ -28,12 +30,28 @@ class AgentGrid:
     weight: FloatArray
 
 
-def fit_grid(design: Design, *, priors: HorizonPriors = DEFAULT_PRIORS) -> list[AgentGrid]:
+def fit_exact(design: Design, *, priors: HorizonPriors = DEFAULT_PRIORS) -> Estimate:
     """Return each agent's exact posterior under the core model's priors of alpha and beta."""
-    return [
+    grids = [
         agent_grid(design.log2_minutes, design.successes[a], design.attempts[a], priors)
         for a in range(len(design.agents))
     ]
+    return Estimate(
+        method="exact",
+        agents=design.agents,
+        alpha=np.stack([grid.alpha for grid in grids], axis=1),
+        beta=np.stack([grid.beta for grid in grids], axis=1),
+        weight=np.stack([grid.weight for grid in grids], axis=1),
+        success=np.stack([_mean_success(grid, design.log2_minutes) for grid in grids]),
+        longest_minutes=float(design.human_minutes.max()),
+    )
+
+
+def _mean_success(grid: AgentGrid, x: FloatArray) -> FloatArray:
+    heavy = grid.weight > 1e-9 * grid.weight.max()  # the rest is not worth its exponentials
+    curves = expit(grid.alpha[heavy, None] + grid.beta[heavy, None] * x)
+    mean: FloatArray = grid.weight[heavy] @ curves / grid.weight[heavy].sum()
+    return mean
 
 
 def agent_grid(

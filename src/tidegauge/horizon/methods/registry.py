@@ -7,57 +7,24 @@ its probabilities. Contenders are plain values, since folds are fitted in other 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.horizons.estimate import (
-    horizons_of_bootstrap,
-    horizons_of_fit,
-    horizons_of_grid,
-)
-from tidegauge.horizon.horizons.tables import Horizons
-from tidegauge.horizon.methods.exact import fit_grid
+from tidegauge.horizon.horizons.estimate import Estimate, estimate_of_fit
+from tidegauge.horizon.methods.exact import fit_exact
 from tidegauge.horizon.methods.regression import (
-    DEFAULT_FREQUENTIST,
-    FrequentistOptions,
-    fit_frequentist,
+    DEFAULT_REGRESSION,
+    RegressionOptions,
+    fit_regression,
 )
 from tidegauge.horizon.model.options import CORE, DEFAULT_SAMPLER, FULL, HorizonOptions
 from tidegauge.progress import SILENT, Progress
 
-if TYPE_CHECKING:
-    from tidegauge.horizon.sampler.fit import HorizonFit
-
-
 # A mean probability of success needs far fewer draws than the tails of a horizon.
 FOLD_SAMPLER = SamplerConfig(draws=750, tune=300, chains=2, target_accept=0.95, cores=1)
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """What a contender learnt.
-
-    Attributes
-    ----------
-    success : ndarray, shape (agent, task)
-        Predicted probability that one run succeeds, tried or not.
-    horizons : Horizons or None
-        Its time horizons, where it has any.
-    fit : HorizonFit or None
-        Its posterior, where it was sampled.
-    """
-
-    success: FloatArray
-    horizons: Horizons | None = None
-    fit: HorizonFit | None = None
-
-    def predict(self, agent: IntArray, task: IntArray) -> FloatArray:
-        """Return the probability of success in each cell; outcomes are not even asked for."""
-        return self.success[agent, task]
 
 
 class Contender(Protocol):
@@ -67,7 +34,7 @@ class Contender(Protocol):
     def name(self) -> str:
         """What the tables call it."""
 
-    def fit(self, design: Design, *, seed: int, quick: bool, progress: Progress) -> Fitted:
+    def fit(self, design: Design, *, seed: int, quick: bool, progress: Progress) -> Estimate:
         """Learn from the design; `quick` is for folds, where only predictions are needed."""
 
 
@@ -79,10 +46,18 @@ class Climatology:
 
     def fit(
         self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
-    ) -> Fitted:
+    ) -> Estimate:
         """Average each agent's runs, with half a success and half a failure added."""
         rate = (design.successes.sum(axis=1) + 0.5) / (design.attempts.sum(axis=1) + 1)
-        return Fitted(np.repeat(rate[:, None], len(design.tasks), axis=1))
+        flat = np.log(rate) - np.log1p(-rate)
+        return Estimate(
+            method=self.name,
+            agents=design.agents,
+            alpha=flat[None],
+            beta=np.zeros((1, rate.size)),
+            success=np.repeat(rate[:, None], len(design.tasks), axis=1),
+            longest_minutes=float(design.human_minutes.max()),
+        )
 
 
 @dataclass(frozen=True)
@@ -90,18 +65,16 @@ class Frequentist:
     """METR's regression: the fitted curve at the file's own human_minutes."""
 
     name: str = "frequentist"
-    options: FrequentistOptions = DEFAULT_FREQUENTIST
+    options: RegressionOptions = DEFAULT_REGRESSION
 
     def fit(
         self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
-    ) -> Fitted:
+    ) -> Estimate:
         """Regress; a quick fit needs no bootstrap, so it draws the least there is."""
         options = replace(self.options, seed=seed)
         if quick:
             options = replace(options, replicates=1)
-        fit = fit_frequentist(design, options=options, progress=progress)
-        horizons = horizons_of_bootstrap(design, fit)
-        return Fitted(horizons.success, horizons)
+        return fit_regression(design, options=options, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -112,11 +85,10 @@ class Grid:
 
     def fit(
         self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
-    ) -> Fitted:
+    ) -> Estimate:
         """Sum the posteriors; there is nothing to make quicker."""
         with progress.step("summing each agent's posterior"):
-            horizons = horizons_of_grid(design, fit_grid(design))
-        return Fitted(horizons.success, horizons)
+            return fit_exact(design)
 
 
 @dataclass(frozen=True)
@@ -130,7 +102,7 @@ class Hierarchical:
 
     def fit(
         self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
-    ) -> Fitted:
+    ) -> Estimate:
         """Sample; a quick fit takes fewer draws on one core and is not repeated."""
         from tidegauge.horizon.sampler.fit import (
             fit_horizon,
@@ -144,8 +116,7 @@ class Hierarchical:
             screened=not quick,
             progress=progress,
         )
-        horizons = horizons_of_fit(fit)
-        return Fitted(horizons.success, horizons, fit)
+        return estimate_of_fit(fit, method=self.name)
 
 
 def _variant(name: str, **choices: str | bool) -> Hierarchical:

@@ -14,7 +14,7 @@ from scipy.special import expit
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.weights import run_weights
-from tidegauge.horizon.horizons.quantities import log2_horizon
+from tidegauge.horizon.horizons.estimate import Curves, Estimate
 from tidegauge.progress import SILENT, Progress
 
 DEFAULT_REGULARISATION = 1e-5  # METR's TH1.1; their first paper used 0.1
@@ -23,16 +23,16 @@ _REPLICATES_AT_ONCE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrequentistOptions:
+class RegressionOptions:
     """Choices of the regression: task weights, ridge on the slope, bootstrap replicates."""
 
-    weights: str = "invsqrt"
+    weighting: str = "invsqrt"
     regularisation: float = DEFAULT_REGULARISATION
     replicates: int = 1000
     seed: int = 1
 
 
-DEFAULT_FREQUENTIST = FrequentistOptions()
+DEFAULT_REGRESSION = RegressionOptions()
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,14 @@ class LogisticFits:
     slope: FloatArray
 
 
-@dataclass(frozen=True)
-class FrequentistFit:
-    """The point fit per agent, and every bootstrap replicate of it (replicate, agent)."""
-
-    point: LogisticFits
-    replicates: LogisticFits
-    weights: FloatArray
-
-
-def fit_frequentist(
+def fit_regression(
     design: Design,
     *,
-    options: FrequentistOptions = DEFAULT_FREQUENTIST,
+    options: RegressionOptions = DEFAULT_REGRESSION,
     progress: Progress = SILENT,
-) -> FrequentistFit:
+) -> Estimate:
     """Regress success on log2 human_minutes for each agent, with bootstrap replicates."""
-    weights = run_weights(design, options.weights)
+    weights = run_weights(design, options.weighting)
     x = design.log2_minutes
     point = logistic_ridge(
         x,
@@ -82,8 +73,29 @@ def fit_frequentist(
             intercepts.append(fits.intercept)
             slopes.append(fits.slope)
             step.update(begin + n)
-    replicates = LogisticFits(np.concatenate(intercepts), np.concatenate(slopes))
-    return FrequentistFit(point=point, replicates=replicates, weights=weights)
+    return bootstrap_estimate(
+        design, point, LogisticFits(np.concatenate(intercepts), np.concatenate(slopes))
+    )
+
+
+def bootstrap_estimate(design: Design, point: LogisticFits, replicates: LogisticFits) -> Estimate:
+    """Return the estimate of a point fit (agent,) and its replicates (replicate, agent).
+
+    A replicate without a run of the agent has no curve (NaN): it counts as the point fit.
+    """
+    alpha, beta = point.intercept, point.slope
+    missing = np.isnan(replicates.intercept)
+    with np.errstate(invalid="ignore"):  # an agent that always succeeds: infinity times zero
+        eta = alpha[:, None] + beta[:, None] * design.log2_minutes
+    return Estimate(
+        method="regression",
+        agents=design.agents,
+        alpha=np.where(missing, alpha, replicates.intercept),
+        beta=np.where(missing, beta, replicates.slope),
+        success=expit(eta),
+        longest_minutes=float(design.human_minutes.max()),
+        point=Curves(alpha, beta),
+    )
 
 
 def resample(design: Design, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
@@ -199,18 +211,3 @@ def _loss(
     eta = a[:, None] + b[:, None] * x
     loss: FloatArray = (total * np.logaddexp(0, eta) - won * eta).sum(axis=1) + ridge / 2 * b * b
     return loss
-
-
-def log2_horizon_of(fits: LogisticFits, *, success: float, longest_log2: float) -> FloatArray:
-    """Return log2 horizons of fitted curves, whatever the sign of their slope.
-
-    A slope that is not negative has no length at which success falls to the rate: the horizon is
-    infinite where the curve is above the rate at the longest task, and zero otherwise.
-    """
-    falling = fits.slope < 0
-    logit = np.log(success) - np.log1p(-success)
-    with np.errstate(invalid="ignore"):
-        at_longest = fits.intercept + np.where(falling, 0, fits.slope) * longest_log2
-        log2 = log2_horizon(fits.intercept, np.where(falling, fits.slope, -1.0), success=success)
-    result = np.where(falling, log2, np.where(at_longest >= logit, np.inf, -np.inf))
-    return np.where(np.isnan(fits.intercept), np.nan, result)

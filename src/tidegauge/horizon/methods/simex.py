@@ -17,10 +17,11 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import estimate_only
 from tidegauge.horizon.data.weights import run_weights
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.methods.regression import (
-    FrequentistFit,
-    FrequentistOptions,
     LogisticFits,
+    RegressionOptions,
+    bootstrap_estimate,
     logistic_ridge,
     resample,
 )
@@ -95,16 +96,16 @@ def length_sd(design: Design, options: SimexOptions = DEFAULT_SIMEX) -> FloatArr
 def fit_simex(
     design: Design,
     *,
-    regression: FrequentistOptions,
+    regression: RegressionOptions,
     options: SimexOptions = DEFAULT_SIMEX,
-) -> FrequentistFit:
-    """Regress as `fit_frequentist` does, and extrapolate every fit to lengths without noise.
+) -> Estimate:
+    """Regress as `fit_regression` does, and extrapolate every fit to lengths without noise.
 
     The bootstrap replicates are extrapolated each by itself; the simulated noise is common to
     them all, so that their spread is that of the data.
     """
     sd = length_sd(design, options)
-    weights = run_weights(design, regression.weights)
+    weights = run_weights(design, regression.weighting)
     rng = np.random.default_rng(regression.seed)
     attempts, successes = resample(design, regression.replicates, rng)
     won = weights * np.concatenate([design.successes[None], successes])
@@ -113,10 +114,10 @@ def fit_simex(
     )
     noise = rng.normal(size=(options.noises, len(design.tasks))) * sd
     fits = extrapolate(design.log2_minutes, won, lost, noise=noise, ridge=regression.regularisation)
-    return FrequentistFit(
-        point=LogisticFits(fits.intercept[0], fits.slope[0]),
-        replicates=LogisticFits(fits.intercept[1:], fits.slope[1:]),
-        weights=weights,
+    return bootstrap_estimate(
+        design,
+        LogisticFits(fits.intercept[0], fits.slope[0]),
+        LogisticFits(fits.intercept[1:], fits.slope[1:]),
     )
 
 

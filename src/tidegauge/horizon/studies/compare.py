@@ -14,13 +14,13 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.data.counts import read_tally
 from tidegauge.horizon.data.design import Design, build_design
 from tidegauge.horizon.data.filters import RowFilter
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.tables import horizons_table
 from tidegauge.horizon.methods.registry import (
     BASELINE,
     CONTENDERS,
     DEFAULT_CONTENDERS,
     Contender,
-    Fitted,
 )
 from tidegauge.horizon.studies.folds import KINDS, Fold, make_folds
 from tidegauge.horizon.studies.held_out import HeldOut, hold_out
@@ -149,7 +149,9 @@ def compare(
     )
 
 
-def _fit_all_runs(design: Design, options: CompareOptions, progress: Progress) -> dict[str, Fitted]:
+def _fit_all_runs(
+    design: Design, options: CompareOptions, progress: Progress
+) -> dict[str, Estimate]:
     fitted = {}
     for contender in options.contenders:
         progress.note(f"{contender.name}: all runs")
@@ -192,15 +194,11 @@ def lay_out_folds(design: Design, options: CompareOptions) -> tuple[list[Fold], 
     return folds, [*refusals, *notes]
 
 
-def side_by_side(design: Design, fitted: Mapping[str, Fitted]) -> pd.DataFrame:
+def side_by_side(design: Design, fitted: Mapping[str, Estimate]) -> pd.DataFrame:
     """Return ``compare.csv``: horizons in minutes with 95 % intervals, sorted by agent."""
     import pandas as pd
 
-    tables = [
-        horizons_table(design, found.horizons).assign(method=name)
-        for name, found in fitted.items()
-        if found.horizons is not None
-    ]
+    tables = [horizons_table(design, found).assign(method=name) for name, found in fitted.items()]
     table = pd.concat(tables, ignore_index=True)[list(_HORIZON_COLUMNS)]
     return table.sort_values("agent", kind="stable", ignore_index=True)
 

@@ -92,19 +92,15 @@ def hold_out(
 def _refit(job: _Job) -> _Outcome:
     began = time.perf_counter()
     training = without(job.design, job.fold.held)
-    fitted = job.contender.fit(training.design, seed=job.seed, quick=True, progress=SILENT)
+    found = job.contender.fit(training.design, seed=job.seed, quick=True, progress=SILENT)
     agent, task = np.nonzero(job.fold.held)
-    r_hat, divergences = np.nan, 0
-    if fitted.fit is not None:
-        r_hat = float(fitted.fit.diagnosis.parameters["r_hat"].max())
-        divergences = fitted.fit.diagnosis.divergences
     return _Outcome(
         job=job,
         agent=agent,
         task=task,
-        probability=fitted.predict(np.searchsorted(training.agent_rows, agent), task),
-        r_hat=r_hat,
-        divergences=divergences,
+        probability=found.success[np.searchsorted(training.agent_rows, agent), task],
+        r_hat=found.r_hat,
+        divergences=found.divergences,
         seconds=time.perf_counter() - began,
     )
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidegauge.arrays import FloatArray, weighted_quantiles
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.methods.short_fits import Horizon50, fit_short
+from tidegauge.horizon.horizons.estimate import Estimate
+from tidegauge.horizon.methods.short_fits import fit_short
 from tidegauge.horizon.model.likelihood import log_likelihoods
 from tidegauge.horizon.model.options import (
     CORE,
@@ -121,7 +122,7 @@ def prior_sensitivity(
     return _with_verdicts(table)
 
 
-def _refit(job: _Job) -> Horizon50:
+def _refit(job: _Job) -> Estimate:
     return fit_short(job.design, options=job.options, priors=job.priors, seed=job.seed)[0]
 
 
@@ -150,13 +151,14 @@ def log_components(fit: HorizonFit) -> dict[str, FloatArray]:
     return {**found, LIKELIHOOD: np.asarray(total)}
 
 
-def _power_rows(fit: HorizonFit, base: Horizon50) -> tuple[pd.DataFrame, list[tuple[str, float]]]:
+def _power_rows(fit: HorizonFit, base: Estimate) -> tuple[pd.DataFrame, list[tuple[str, float]]]:
     """Reweight for every component; also return what has to be refitted instead."""
     import pandas as pd
 
     components = log_components(fit)
     x = fit.design.log2_minutes  # a distance over tails of 1e9 minutes would see nothing else
-    log2 = np.clip(base.draws, x.min() - 6, x.max() + 6).reshape(*fit.point.alpha.shape)
+    log2 = np.clip(base.log2_horizons(), x.min() - 6, x.max() + 6)
+    log2 = log2.reshape(*fit.point.alpha.shape)
     blocks, doubtful = [], []
     for name, logs in components.items():
         shared = {
@@ -177,8 +179,7 @@ def _power_rows(fit: HorizonFit, base: Horizon50) -> tuple[pd.DataFrame, list[tu
                 doubtful.append((name, power))
                 blocks.append(block.assign(how="not to be trusted: see the refit"))
                 continue
-            middle = np.array([weighted_quantiles(d, weights, [0.5])[0] for d in base.draws.T])
-            after = replace(base, middle=middle)
+            after = replace(base, weight=np.tile(weights[:, None], (1, len(base.agents))))
             moved = changes(fit.design, base, after).drop(columns="change_error")
             blocks.append(block.merge(moved, on="agent").assign(how="reweighted"))
     return pd.concat(blocks, ignore_index=True), doubtful

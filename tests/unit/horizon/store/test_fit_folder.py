@@ -20,7 +20,7 @@ import pytest
 from builders import TASKS, agent_row, human_row, small_rows, write_rows
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import Analysis, AnalysisOptions, analyse
-from tidegauge.horizon.methods.regression import FrequentistOptions
+from tidegauge.horizon.methods.regression import RegressionOptions
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.result import stored_trace
 from tidegauge.horizon.store.fit_folder import write_outputs
@@ -96,8 +96,8 @@ def test_horizons_have_metrs_columns_in_their_order_then_ours(folder: Path) -> N
 
 @pytest.mark.parametrize("method", ["frequentist", "grid"])
 def test_every_method_writes_the_same_columns(runs: Path, tmp_path: Path, method: str) -> None:
-    quick = FrequentistOptions(replicates=20)
-    write_outputs(quick_fit(runs, method=method, frequentist=quick).outputs, tmp_path)
+    quick = RegressionOptions(replicates=20)
+    write_outputs(quick_fit(runs, method=method, regression=quick).outputs, tmp_path)
     table = pd.read_csv(tmp_path / "horizons.csv")
     assert table.columns.tolist() == METR_COLUMNS + OUR_COLUMNS
     assert set(os.listdir(tmp_path)) == {
@@ -273,8 +273,8 @@ def test_the_other_methods_give_the_same_bytes_too(runs: Path, tmp_path: Path, m
     rows = rows_of_every_kind()
     shuffled = write_rows(tmp_path / "b.jsonl", random.Random(5).sample(rows, len(rows)))
     for name, source in (("one", runs), ("other", shuffled)):
-        quick = FrequentistOptions(replicates=20, seed=3)
-        outputs = quick_fit(source, method=method, frequentist=quick).outputs
+        quick = RegressionOptions(replicates=20, seed=3)
+        outputs = quick_fit(source, method=method, regression=quick).outputs
         write_outputs(outputs, tmp_path / name)
     assert tables_of(tmp_path / "one") == tables_of(tmp_path / "other")
 

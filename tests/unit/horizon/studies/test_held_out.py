@@ -10,11 +10,11 @@ import pytest
 from designs import draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.methods.registry import (
     CONTENDERS,
     Climatology,
     Contender,
-    Fitted,
     Frequentist,
     Grid,
     Hierarchical,
@@ -57,9 +57,17 @@ class Spy:
     given: list[Design]
     name: str = "spy"
 
-    def fit(self, design: Design, *, seed: int, quick: bool, progress: Progress) -> Fitted:
+    def fit(self, design: Design, *, seed: int, quick: bool, progress: Progress) -> Estimate:
         self.given.append(design)
-        return Fitted(np.full(design.attempts.shape, 0.5))
+        flat = np.zeros((1, len(design.agents)))
+        return Estimate(
+            method=self.name,
+            agents=design.agents,
+            alpha=flat,
+            beta=flat,
+            success=np.full(design.attempts.shape, 0.5),
+            longest_minutes=1.0,
+        )
 
 
 def spoilt(design: Design, fold: Fold) -> Design:
