@@ -13,17 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.logistic import LogisticFits, logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import estimate_only
 from tidegauge.horizon.data.weights import run_weights
-from tidegauge.horizon.methods.regression import (
-    FrequentistFit,
-    FrequentistOptions,
-    LogisticFits,
-    logistic_ridge,
-    resample,
-)
+from tidegauge.horizon.methods.regression import FrequentistFit, FrequentistOptions, resample
 
 ADDED = (0.5, 1.0, 1.5, 2.0)  # noise variances added, in units of the noise that is there
 _NO_NOISE = -1.0

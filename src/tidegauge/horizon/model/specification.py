@@ -14,9 +14,8 @@ from pytensor.tensor import TensorVariable as Tensor
 from scipy.special import expit
 
 from tidegauge.engine.variables import variable
-from tidegauge.horizon.data.agents import group_names
-from tidegauge.horizon.data.counts import RE_BENCH
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.observations import groups_of, scored_successes, sources_of
 from tidegauge.horizon.model.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -67,9 +66,9 @@ def model_graph(model: pm.Model) -> str:
 def _coords(design: Design, options: HorizonOptions) -> dict[str, object]:
     coords = {**design.coords, "cell": range(int((design.attempts > 0).sum()))}
     if options.human_scale == "source":
-        coords["source"] = sorted(set(design.task_source))
-    if options.pooling in ("lab", "family"):
-        coords["group"] = sorted(set(group_names(design, options.pooling)))
+        coords["source"] = sources_of(design, options)
+    if groups := groups_of(design, options):
+        coords["group"] = groups
     return coords
 
 
@@ -133,20 +132,10 @@ def _observe_successes(
         design.attempts[attempted],
         logp=_binomial_log_probability,
         random=_draw_binomial,
-        observed=_successes(design, options)[attempted],
+        observed=scored_successes(design, options)[attempted],
         class_name="Binomial",
         dims="cell",
     )
-
-
-def _successes(design: Design, options: HorizonOptions) -> np.ndarray:
-    """Return what counts as the successes of each cell: counts, or sums of continuous scores."""
-    if options.scores == "continuous":
-        return design.score_sum
-    if options.scores == "re_bench":
-        by_score = np.array([source == RE_BENCH for source in design.task_source])
-        return np.where(by_score, design.score_sum, design.successes)
-    return design.successes
 
 
 def _binomial_log_probability(k: Tensor, eta: Tensor, n: Tensor) -> Tensor:

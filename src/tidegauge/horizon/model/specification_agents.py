@@ -11,8 +11,13 @@ from pytensor.tensor import TensorVariable as Tensor
 from tidegauge.arrays import FloatArray
 from tidegauge.engine.variables import variable
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.agents import group_names
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.observations import (
+    group_index,
+    groups_of,
+    in_joint_prior,
+    trend_years,
+)
 from tidegauge.horizon.model.options import HINGE_YEARS, HorizonOptions, HorizonPriors
 
 
@@ -29,17 +34,16 @@ def add_agents(
         if pooled
         else variable("beta", priors.beta, dims="agent")
     )
-    years = design.agent_years if design.agent_years.size else np.full(len(design.agents), np.nan)
-    log2_horizon = _add_trend(priors, options, years)
-    if options.pooling in ("lab", "family"):
+    log2_horizon = _add_trend(priors, options, trend_years(design, options))
+    if groups_of(design, options):
         log2_horizon = log2_horizon + _add_group_effects("horizon", design, priors, options)
     # A horizon is -alpha / beta: given beta, a normal horizon is a normal alpha.
     centre = -beta * log2_horizon
     spread = -beta * variable("sigma_horizon", priors.sigma_horizon)
     if not pooled:
-        dated = ~np.isnan(years)
-        centre = pt.switch(dated, centre, priors.alpha.mu)
-        spread = pt.switch(dated, spread, priors.alpha.sd)
+        joint = in_joint_prior(design, options)
+        centre = pt.switch(joint, centre, priors.alpha.mu)
+        spread = pt.switch(joint, spread, priors.alpha.sd)
     return pm.Normal("alpha", centre, spread, dims="agent"), beta
 
 
@@ -47,7 +51,7 @@ def _add_pooled_slopes(design: Design, priors: HorizonPriors, options: HorizonOp
     """Add slopes whose log steepness is normal around a common mean."""
     centre = variable("mu_slope", priors.mu_slope)
     sigma = variable("sigma_slope", priors.sigma_slope)
-    if options.pooling in ("lab", "family"):
+    if groups_of(design, options):
         centre = centre + _add_group_effects("slope", design, priors, options)
     return pm.CustomDist(
         "beta",
@@ -69,11 +73,9 @@ def _add_group_effects(
     kind: str, design: Design, priors: HorizonPriors, options: HorizonOptions
 ) -> Tensor:
     """Return each agent's share in its lab's or model family's own level."""
-    names = group_names(design, options.pooling)
-    groups = sorted(set(names))
     sigma = variable(f"sigma_group_{kind}", getattr(priors, f"sigma_group_{kind}"))
     effect = pm.Normal(f"group_{kind}", 0.0, sigma, dims="group")
-    return effect[np.array([groups.index(name) for name in names])]
+    return effect[group_index(design, options)]
 
 
 def _add_trend(priors: HorizonPriors, options: HorizonOptions, years: FloatArray) -> Tensor:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable as Tensor
 
 from tidegauge.engine.variables import variable
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
+from tidegauge.horizon.model.observations import failed_runs, rounded_up, source_index
+from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES, HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.specification_noise import (
     Noise,
     NormalNoise,
     StudentNoise,
     WeibullNoise,
 )
-
-_GROWTH_CENTRE = 5.0  # log2 minutes: where sigma_human is meant if the noise grows with length
-_SAME_MINUTES = 1e-6
 
 
 class HumanScales(NamedTuple):
@@ -34,9 +30,8 @@ class HumanScales(NamedTuple):
 def add_human_scales(design: Design, priors: HorizonPriors, options: HorizonOptions) -> HumanScales:
     """Add sigma_human, one or one per source, and sigma_estimate."""
     if options.human_scale == "source":
-        sources = sorted(set(design.task_source))
-        of_task = np.array([sources.index(source) for source in design.task_source])
-        durations = variable("sigma_human", priors.sigma_human, dims="source")[of_task]
+        by_source = variable("sigma_human", priors.sigma_human, dims="source")
+        durations = by_source[source_index(design, options)]
     else:
         shared = variable("sigma_human", priors.sigma_human)
         durations = pt.full((len(design.tasks),), shared)
@@ -54,7 +49,7 @@ def observe_human_times(
     scale, noise = scales.durations, _add_noise(priors, options)
     if options.noise_growth:
         growth = variable("noise_growth", priors.noise_growth)
-        scale = scale * 2 ** (growth * (mu_task - _GROWTH_CENTRE))
+        scale = scale * 2 ** (growth * (mu_task - USUAL_LOG2_MINUTES))
     _observe_runs(design, options, mu_task, scale, noise)
     bias = variable("delta_estimate", priors.delta_estimate) if options.estimate_bias else 0.0
     if design.estimate_task.size:
@@ -65,10 +60,10 @@ def observe_human_times(
             observed=design.estimate_log2,
             dims="estimate",
         )
-    if options.censors_failures and design.failed_task.size:
-        # A failed run says only that the task takes longer than it lasted.
-        failed = design.failed_task
-        cut = (design.failed_log2 - mu_task[failed]) / scale[failed]
+    failed, failed_log2 = failed_runs(design, options)
+    if failed.size:
+        # A failed run tells only that the task takes longer than it lasted.
+        cut = (failed_log2 - mu_task[failed]) / scale[failed]
         pm.Potential("log2_failed", noise.log_survival(cut), dims="failed")
 
 
@@ -81,12 +76,12 @@ def _add_noise(priors: HorizonPriors, options: HorizonOptions) -> Noise:
 def _observe_runs(
     design: Design, options: HorizonOptions, mu_task: Tensor, scale: Tensor, noise: Noise
 ) -> None:
-    minutes, task = 2.0**design.run_log2, design.run_task
-    rounded = options.rounding & _whole(minutes)
+    task, log2, upper = design.run_task, design.run_log2, rounded_up(design, options)
+    rounded = upper != log2
     if rounded.any():
         # A run of m whole minutes took from m to m + 1 of them: a probability, not a density.
-        whole, at = np.round(minutes[rounded]), task[rounded]
-        low, high = ((np.log2(edge) - mu_task[at]) / scale[at] for edge in (whole, whole + 1))
+        at = task[rounded]
+        low, high = ((edge[rounded] - mu_task[at]) / scale[at] for edge in (log2, upper))
         pm.Potential("log2_duration_rounded", noise.log_interval(low, high))
     if not rounded.all():
         exact = task[~rounded]
@@ -94,11 +89,6 @@ def _observe_runs(
             "log2_duration",
             mu_task[exact],
             scale[exact],
-            observed=design.run_log2[~rounded],
+            observed=log2[~rounded],
             dims=None if rounded.any() else "run",
         )
-
-
-def _whole(minutes: NDArray[np.float64]) -> NDArray[np.bool_]:
-    whole = np.round(minutes)
-    return (np.abs(minutes - whole) <= _SAME_MINUTES) & (whole >= 1)
