@@ -59,8 +59,7 @@ class Prior:
     @property
     def support(self) -> tuple[float, float]:
         """The ends between which the density is positive."""
-        low, high = _KINDS[self.kind].support
-        return low, min(high, self.upper)
+        return _SUPPORTS[_KINDS[self.kind].support](self)
 
     @property
     def code(self) -> float:
@@ -108,7 +107,7 @@ class _Kind:
     """What a kind of prior is; functions take the prior first."""
 
     code: float
-    support: tuple[float, float]
+    support: str
     log_normaliser: Callable[[Prior], float]
     quantile: Callable[[Prior, FloatArray], Any]
     text: str
@@ -171,11 +170,15 @@ _LOG_KERNELS: Mapping[float, Callable[[Prior, FloatArray], Any]] = {
     GAMMA: _gamma_log_kernel,
     LOGISTIC: _logistic_log_kernel,
 }
-_REAL, _POSITIVE = (-math.inf, math.inf), (0.0, math.inf)
+_SUPPORTS: Mapping[str, Callable[[Prior], tuple[float, float]]] = {
+    "real": lambda prior: (-math.inf, math.inf),
+    "positive": lambda prior: (0.0, math.inf),
+    "bounded": lambda prior: (-math.inf, prior.upper),
+}
 _KINDS: Mapping[str, _Kind] = {
     "normal": _Kind(
         code=GAUSSIAN,
-        support=_REAL,
+        support="real",
         log_normaliser=_gaussian_log_normaliser,
         quantile=lambda prior, probability: stats.norm.ppf(probability, prior.mu, prior.sd),
         text="Normal({self.mu:g}, {self.sd:g})",
@@ -183,7 +186,7 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "half_normal": _Kind(
         code=GAUSSIAN,
-        support=_POSITIVE,
+        support="positive",
         log_normaliser=_half_normal_log_normaliser,
         quantile=lambda prior, probability: stats.halfnorm.ppf(probability, 0, prior.sd),
         text="HalfNormal({self.sd:g})",
@@ -191,7 +194,7 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "half_cauchy": _Kind(
         code=HALF_CAUCHY,
-        support=_POSITIVE,
+        support="positive",
         log_normaliser=lambda prior: math.log(2 / math.pi / prior.sd),
         quantile=lambda prior, probability: stats.halfcauchy.ppf(probability, 0, prior.sd),
         text="HalfCauchy({self.sd:g})",
@@ -199,7 +202,7 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "truncated_normal": _Kind(
         code=GAUSSIAN,
-        support=_REAL,
+        support="bounded",
         log_normaliser=_truncated_log_normaliser,
         quantile=_truncated_quantile,
         text="Normal({self.mu:g}, {self.sd:g}) up to {self.upper:g}",
@@ -207,7 +210,7 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "gamma": _Kind(
         code=GAMMA,
-        support=_POSITIVE,
+        support="positive",
         log_normaliser=_gamma_log_normaliser,
         quantile=_gamma_quantile,
         text="Gamma(mean {self.mu:.4g}, sd {self.sd:.4g})",
@@ -215,7 +218,7 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     "uniform_logit": _Kind(
         code=LOGISTIC,
-        support=_REAL,
+        support="real",
         log_normaliser=lambda prior: 0.0,
         quantile=lambda prior, probability: stats.logistic.ppf(probability),
         text="logit of Uniform(0, 1)",
@@ -262,3 +265,9 @@ MAKERS: Mapping[str, Callable[..., Prior]] = {
     "truncated_normal": truncated_normal,
     "gamma": gamma,
 }
+
+
+def kinds_like(prior: Prior) -> tuple[str, ...]:
+    """Return the kinds of prior that have the same support and so may stand in its place."""
+    support = _KINDS[prior.kind].support
+    return tuple(kind for kind in MAKERS if _KINDS[kind].support == support)

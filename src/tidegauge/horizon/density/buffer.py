@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr
+from scipy.special import gammaln
 
 from tidegauge.arrays import FloatArray, IntArray
-from tidegauge.engine.priors import Prior
+from tidegauge.engine.priors import GAUSSIAN, Prior
+from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.observations import (
     failed_runs,
@@ -49,10 +50,6 @@ TREND_KINDS = {
     "kink": KINK,
     "logistic": LOGISTIC,
 }
-
-# Kinds of priors as the kernel knows them.
-GAUSSIAN, HALF_CAUCHY, GAMMA, LOGISTIC_PRIOR = 0.0, 1.0, 2.0, 3.0
-_KINDS = {"half_cauchy": HALF_CAUCHY, "gamma": GAMMA, "uniform_logit": LOGISTIC_PRIOR}
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -108,15 +105,22 @@ def _header(
     header[POOLED] = options.pooling != "none"
     header[FIRST_YEAR], header[LAST_YEAR] = layout.first_year, layout.last_year
     header[CONSTANT] = _constants(design, priors, options, layout)
-    header[ALPHA_PRIOR : ALPHA_PRIOR + 2] = priors.alpha.mu, priors.alpha.sd
-    header[BETA_PRIOR : BETA_PRIOR + 2] = priors.beta.mu, priors.beta.sd
+    header[ALPHA_PRIOR : ALPHA_PRIOR + 2] = _mean_and_sd("alpha", priors.alpha)
+    header[BETA_PRIOR : BETA_PRIOR + 2] = _mean_and_sd("beta", priors.beta)
     header[STARTS:] = layout.starts
     return header
 
 
+def _mean_and_sd(name: str, prior: Prior) -> tuple[float, float]:
+    """Return the parameters of an agent's own prior, which is compiled as a Gaussian."""
+    if prior.code != GAUSSIAN:
+        raise InputError(f"priors: {name}: {prior}: must be a normal prior, truncated or not")
+    return prior.mu, prior.sd
+
+
 def _prior_rows(name: str, priors: HorizonPriors, layout: Layout) -> list[list[float]]:
     prior, block = prior_of(name, priors), BLOCKS.index(name)
-    row = [prior.mu, prior.sd, _KINDS.get(prior.kind, GAUSSIAN), float(is_log(name))]
+    row = [prior.mu, prior.sd, prior.code, float(is_log(name))]
     return [row] * (layout.starts[block + 1] - layout.starts[block])
 
 
@@ -145,30 +149,11 @@ def _constants(
     constant = float(np.sum(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)))
     for block, name in enumerate(BLOCKS[:MU_FAMILY]):
         number = layout.starts[block + 1] - layout.starts[block]
-        constant += number * log_normaliser(prior_of(name, priors))
+        constant += number * prior_of(name, priors).log_normaliser
     joint, pooled = in_joint_prior(design, options), options.pooling != "none"
-    constant += float((~joint).sum()) * log_normaliser(priors.alpha)
-    constant += 0 if pooled else len(design.agents) * log_normaliser(priors.beta)
+    constant += float((~joint).sum()) * priors.alpha.log_normaliser
+    constant += 0 if pooled else len(design.agents) * priors.beta.log_normaliser
     n_normals = layout.starts[ALPHA] - layout.starts[MU_FAMILY]  # all vectors before alpha
     n_normals += int(joint.sum()) + pooled * len(design.agents)
     n_normals += int(human_runs(design, options)[0].sum()) + design.estimate_task.size
     return constant - n_normals * _HALF_LOG_2PI
-
-
-def log_normaliser(prior: Prior) -> float:
-    """Return the constant of a prior's log density that the kernel leaves out."""
-    match prior.kind:
-        case "uniform_logit":
-            return 0.0
-        case "half_cauchy":
-            return math.log(2 / math.pi / prior.sd)
-        case "gamma":
-            shape, rate = (prior.mu / prior.sd) ** 2, prior.mu / prior.sd**2
-            return shape * math.log(rate) - math.lgamma(shape)
-        case "half_normal":
-            return math.log(2) - _HALF_LOG_2PI - math.log(prior.sd)
-        case "truncated_normal":
-            inside = float(log_ndtr((prior.upper - prior.mu) / prior.sd))
-            return -_HALF_LOG_2PI - math.log(prior.sd) - inside
-        case _:
-            return -_HALF_LOG_2PI - math.log(prior.sd)

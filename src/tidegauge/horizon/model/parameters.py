@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from tidegauge.arrays import FloatArray, IntArray
-from tidegauge.engine.priors import Prior
+from tidegauge.engine.priors import Prior, uniform_logit
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.observations import groups_of, sources_of
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
@@ -60,9 +60,6 @@ DIMS = {
     "alpha": "agent",
     "beta": "agent",
 }
-
-
-UNIFORM_LOGIT = Prior("uniform_logit", 0.0, 1.0)  # of the kink: uniform between the dates
 
 
 class Layout(NamedTuple):
@@ -215,7 +212,8 @@ def _constrained(values: FloatArray, name: str, layout: Layout) -> FloatArray:
 
 def prior_of(name: str, priors: HorizonPriors) -> Prior:
     """Return the prior of a scalar by the name of its block."""
-    prior: Prior = UNIFORM_LOGIT if name == "trend_kink" else getattr(priors, name)
+    # The kink lies anywhere between the first and the last date.
+    prior: Prior = uniform_logit() if name == "trend_kink" else getattr(priors, name)
     return prior
 
 

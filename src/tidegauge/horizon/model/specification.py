@@ -13,7 +13,6 @@ import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable as Tensor
 from scipy.special import expit
 
-from tidegauge.engine.variables import variable
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.observations import groups_of, scored_successes, sources_of
 from tidegauge.horizon.model.options import (
@@ -74,9 +73,9 @@ def _coords(design: Design, options: HorizonOptions) -> dict[str, object]:
 
 def _add_length_scales(priors: HorizonPriors) -> tuple[Tensor, Tensor, Tensor]:
     """Add mean and spread of the families' lengths, and the spread of tasks within one."""
-    mu_global = variable("mu_global", priors.mu_global)
-    sigma_global = variable("sigma_global", priors.sigma_global)
-    return mu_global, sigma_global, variable("sigma_family", priors.sigma_family)
+    mu_global = priors.mu_global.to_pymc("mu_global")
+    sigma_global = priors.sigma_global.to_pymc("sigma_global")
+    return mu_global, sigma_global, priors.sigma_family.to_pymc("sigma_family")
 
 
 def _add_tasks(
@@ -101,16 +100,16 @@ def _add_residual(design: Design, priors: HorizonPriors, options: HorizonOptions
         return 0.0
     centre = 0.0
     if options.residual == "family":
-        sigma = variable("sigma_residual_family", priors.sigma_residual_family)
+        sigma = priors.sigma_residual_family.to_pymc("sigma_residual_family")
         centre = pm.Normal("residual_family", 0.0, sigma, dims="family")[design.task_family]
-    sigma_task = variable("sigma_residual_task", priors.sigma_residual_task)
+    sigma_task = priors.sigma_residual_task.to_pymc("sigma_residual_task")
     return pm.Normal("residual", centre, sigma_task, dims="task")
 
 
 def _add_discrimination(priors: HorizonPriors, options: HorizonOptions) -> Tensor | None:
     if not options.discrimination:
         return None
-    sigma = variable("sigma_discrimination", priors.sigma_discrimination)
+    sigma = priors.sigma_discrimination.to_pymc("sigma_discrimination")
     return pm.Normal("log_discrimination", 0.0, sigma, dims="task")
 
 

@@ -8,7 +8,6 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable as Tensor
 
-from tidegauge.engine.variables import variable
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.observations import failed_runs, rounded_up, source_index
 from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES, HorizonOptions, HorizonPriors
@@ -30,12 +29,12 @@ class HumanScales(NamedTuple):
 def add_human_scales(design: Design, priors: HorizonPriors, options: HorizonOptions) -> HumanScales:
     """Add sigma_human, one or one per source, and sigma_estimate."""
     if options.human_scale == "source":
-        by_source = variable("sigma_human", priors.sigma_human, dims="source")
+        by_source = priors.sigma_human.to_pymc("sigma_human", dims="source")
         durations = by_source[source_index(design, options)]
     else:
-        shared = variable("sigma_human", priors.sigma_human)
+        shared = priors.sigma_human.to_pymc("sigma_human")
         durations = pt.full((len(design.tasks),), shared)
-    return HumanScales(durations, variable("sigma_estimate", priors.sigma_estimate))
+    return HumanScales(durations, priors.sigma_estimate.to_pymc("sigma_estimate"))
 
 
 def observe_human_times(
@@ -48,10 +47,10 @@ def observe_human_times(
     """Add what shapes the noise, and what people did and estimated."""
     scale, noise = scales.durations, _add_noise(priors, options)
     if options.noise_growth:
-        growth = variable("noise_growth", priors.noise_growth)
+        growth = priors.noise_growth.to_pymc("noise_growth")
         scale = scale * 2 ** (growth * (mu_task - USUAL_LOG2_MINUTES))
     _observe_runs(design, options, mu_task, scale, noise)
-    bias = variable("delta_estimate", priors.delta_estimate) if options.estimate_bias else 0.0
+    bias = priors.delta_estimate.to_pymc("delta_estimate") if options.estimate_bias else 0.0
     if design.estimate_task.size:
         pm.Normal(
             "log2_estimate",
@@ -69,7 +68,7 @@ def observe_human_times(
 
 def _add_noise(priors: HorizonPriors, options: HorizonOptions) -> Noise:
     if options.noise == "student_t":
-        return StudentNoise(nu=1 + variable("nu_minus_one", priors.nu_minus_one))
+        return StudentNoise(nu=1 + priors.nu_minus_one.to_pymc("nu_minus_one"))
     return WeibullNoise() if options.noise == "weibull" else NormalNoise()
 
 

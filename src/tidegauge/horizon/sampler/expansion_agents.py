@@ -32,8 +32,6 @@ from tidegauge.horizon.model.parameters import (
     prior_of,
 )
 
-_LOGIT_KINK_SD = 1.8  # of a logistic distribution
-
 
 @dataclass(frozen=True)
 class AgentPriors:
@@ -194,7 +192,7 @@ def _shared_design(
             ends = layout.first_year, layout.last_year
             trend[a] = trend_terms(kind, terms, year, *ends, slopes)
             horizon[a, first:] = slopes[: terms.size]
-    sds = [_LOGIT_KINK_SD if name == "trend_kink" else prior_of(name, priors).sd for name in names]
+    sds = [prior_of(name, priors).sd for name in names]
     return _SharedDesign(horizon, slope, np.array(sds) ** -2.0, trend)
 
 
