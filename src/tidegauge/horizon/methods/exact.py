@@ -99,8 +99,8 @@ def _evaluate(
         eta = a[:, None] + beta * xt
         logp += k * eta - n * np.logaddexp(0, eta)
     alpha = a[:, None] - beta * pivot
-    logp -= 0.5 * ((alpha - priors.alpha.mu) / priors.alpha.sd) ** 2
-    logp -= 0.5 * ((beta - priors.beta.mu) / priors.beta.sd) ** 2
+    logp += priors.alpha.log_kernel(alpha)
+    logp += priors.beta.log_kernel(beta)
     logp += s  # Jacobian: the grid is even in the log of the slope
     mass = np.exp(logp - logp.max())
     return a, s, mass / mass.sum()

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.logistic import LogisticFits, logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import estimate_only
 from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.methods.regression import (
-    LogisticFits,
     RegressionOptions,
     bootstrap_estimate,
-    logistic_ridge,
     resample,
 )
 

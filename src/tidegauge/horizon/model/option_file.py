@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tidegauge.engine.priors import (
-    Prior,
-    gamma,
-    half_cauchy,
-    half_normal,
-    normal,
-    truncated_normal,
-)
+from tidegauge.engine.priors import MAKERS, Prior, kinds_like
 from tidegauge.errors import InputError
 from tidegauge.horizon.model.options import (
     CHOICES,
@@ -32,16 +25,6 @@ MODELS: Mapping[str, HorizonOptions] = {"core": CORE, "full": FULL}
 OPTION_NAMES = tuple(field.name for field in fields(HorizonOptions))
 PRIOR_NAMES = tuple(field.name for field in fields(HorizonPriors))
 CORE_TAKES = frozenset({"failures"})  # all else would not be the plan to the letter any more
-
-# A prior may be replaced by one with the same support: the density is written for that.
-_SAME_SUPPORT = (("half_normal", "half_cauchy", "gamma"), ("normal",), ("truncated_normal",))
-_MAKERS: Mapping[str, Callable[..., Prior]] = {
-    "normal": normal,
-    "half_normal": half_normal,
-    "half_cauchy": half_cauchy,
-    "truncated_normal": truncated_normal,
-    "gamma": gamma,
-}
 
 
 @dataclass(frozen=True)
@@ -150,12 +133,12 @@ def _priors_of(content: Any, file: Path) -> HorizonPriors:
 
 def _prior_of(name: str, value: Any, file: Path) -> Prior:
     where, usual = f"{file}: priors: {name}", getattr(DEFAULT_PRIORS, name)
-    kinds = next(kinds for kinds in _SAME_SUPPORT if usual.kind in kinds)
+    kinds = kinds_like(usual)
     kind: Any = value.get("kind") if isinstance(value, dict) else None
     if kind not in kinds:
         shown = "none is given" if kind is None else f"not {kind}"
         raise InputError(f"{where}: kind must be {' or '.join(kinds)}, {shown}")
-    maker = _MAKERS[kind]
+    maker = MAKERS[kind]
     expected = tuple(inspect.signature(maker).parameters)
     given = {key: number for key, number in value.items() if key != "kind"}
     if set(given) != set(expected):

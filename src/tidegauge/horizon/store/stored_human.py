@@ -8,9 +8,9 @@ import numpy as np
 
 from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
-from tidegauge.horizon.density.buffer import is_whole_minutes
 from tidegauge.horizon.horizons.predictive import HumanCheck
 from tidegauge.horizon.model.human_noise import draw_errors, rounded_down
+from tidegauge.horizon.model.observations import is_whole_minutes
 from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.methods.registry import Contender
+from tidegauge.horizon.model.observations import continuous_scores
 from tidegauge.horizon.studies.folds import Fold, without
 from tidegauge.progress import SILENT, Progress
 from tidegauge.scores import brier_loss, log_score
@@ -126,7 +127,9 @@ def _table_of(outcome: _Outcome) -> pd.DataFrame:
             "probability": probability,
             "log_score": log_score(probability, successes, attempts),
             "brier": brier_loss(probability, successes, attempts),
-            "fractional_log_score": log_score(probability, design.score_sum[agent, task], attempts),
+            "fractional_log_score": log_score(
+                probability, continuous_scores(design)[agent, task], attempts
+            ),
         }
     )
 

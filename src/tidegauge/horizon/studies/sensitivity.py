@@ -105,7 +105,7 @@ def prior_sensitivity(
     for name in priors_in_effect(fit.options, fit.point):
         for prior in ALTERNATIVES.get(name, ()):
             if prior != getattr(priors, name):
-                refits.append(("alternative", name, describe(prior), 1.0))
+                refits.append(("alternative", name, str(prior), 1.0))
                 planned.append(replace(priors, **{name: prior}))
     found = parallel_map(
         _refit,
@@ -127,16 +127,8 @@ def _refit(job: _Job) -> Estimate:
 
 
 def log_prior(prior: Prior, values: FloatArray) -> FloatArray:
-    """Return the log density of values (chain, draw, ...), up to a constant, summed per draw."""
-    match prior.kind:
-        case "half_cauchy":
-            logp = -np.log1p((values / prior.sd) ** 2)
-        case "gamma":
-            shape, rate = (prior.mu / prior.sd) ** 2, prior.mu / prior.sd**2
-            logp = (shape - 1) * np.log(values) - rate * values
-        case _:
-            logp = -0.5 * ((values - prior.mu) / prior.sd) ** 2
-    summed: FloatArray = logp.reshape(*values.shape[:2], -1).sum(axis=-1)
+    """Return the log density of values (chain, draw, ...), summed per draw."""
+    summed: FloatArray = prior.logpdf(values).reshape(*values.shape[:2], -1).sum(axis=-1)
     return summed
 
 
@@ -175,7 +167,7 @@ def _power_rows(fit: HorizonFit, base: Estimate) -> tuple[pd.DataFrame, list[tup
         for power in POWERS:
             weights, k = _smoothed((power - 1) * logs)
             block = pd.DataFrame({**shared, "change": _power_text(name, power), "pareto_k": k})
-            if k > HIGH_K and _is_closed(getattr(fit.priors, name)):
+            if k > HIGH_K and getattr(fit.priors, name).powered(power) is not None:
                 doubtful.append((name, power))
                 blocks.append(block.assign(how="not to be trusted: see the refit"))
                 continue
@@ -213,33 +205,12 @@ def _smoothed(log_weights: FloatArray) -> tuple[FloatArray, float]:
     return weights / weights.sum(), float(k)
 
 
-def _is_closed(prior: Prior) -> bool:
-    """Tell whether a power of the prior is a prior of the same kind."""
-    return prior.kind in ("normal", "half_normal", "truncated_normal")
-
-
 def _power_priors(priors: HorizonPriors, name: str, power: float) -> HorizonPriors:
-    prior: Prior = getattr(priors, name)
-    return replace(priors, **{name: replace(prior, sd=prior.sd / np.sqrt(power))})
+    return replace(priors, **{name: getattr(priors, name).powered(power)})
 
 
 def _power_text(name: str, power: float) -> str:
     return f"prior to the power {power:g}"
-
-
-def describe(prior: Prior) -> str:
-    """Return a prior as it is written in the documentation."""
-    match prior.kind:
-        case "half_normal":
-            return f"HalfNormal({prior.sd:g})"
-        case "half_cauchy":
-            return f"HalfCauchy({prior.sd:g})"
-        case "gamma":
-            return f"Gamma(mean {prior.mu:g}, sd {prior.sd:g})"
-        case "truncated_normal":
-            return f"Normal({prior.mu:g}, {prior.sd:g}) up to {prior.upper:g}"
-        case _:
-            return f"Normal({prior.mu:g}, {prior.sd:g})"
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from tidegauge.engine.priors import Prior
 from tidegauge.engine.store import plain
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS
 from tidegauge.horizon.store.stored_fit import StoredFit
@@ -154,11 +155,5 @@ def _items(value: Any) -> list[tuple[str, Any]]:
 def _prior_text(prior: Any) -> str:
     if not isinstance(prior, Mapping) or "kind" not in prior:
         return str(prior)
-    kind, mu, sd = prior["kind"], prior.get("mu", 0), prior.get("sd")
-    if str(kind).startswith("half_"):
-        return f"{str(kind).replace('_', '-')}({sd})"
-    upper = prior.get("upper", "inf")
-    bound = "" if upper == "inf" else f", at most {upper}"
-    if kind == "gamma":
-        return f"gamma of mean {mu:.4g} and sd {sd:.4g}"
-    return f"{str(kind).removeprefix('truncated_')}({mu}, {sd}){bound}"
+    upper = float(prior.get("upper", "inf"))
+    return str(Prior(prior["kind"], prior.get("mu", 0.0), prior["sd"], upper))

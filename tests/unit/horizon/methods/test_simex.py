@@ -9,9 +9,10 @@ import pytest
 from scipy.special import expit
 
 from designs import draw_design, usual_truth
+from tidegauge.engine.logistic import logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.methods.regression import RegressionOptions, fit_regression, logistic_ridge
+from tidegauge.horizon.methods.regression import RegressionOptions, fit_regression
 from tidegauge.horizon.methods.simex import (
     ADDED,
     SimexOptions,
