@@ -60,18 +60,18 @@ def fit_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def frequentist_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def regression_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """METR's regression of the same runs, with release dates."""
     return _fitted(
         simulated_runs,
-        tmp_path_factory.mktemp("frequentist"),
-        method="frequentist",
+        tmp_path_factory.mktemp("regression"),
+        method="regression",
         release_dates=simulated_runs / "release_dates.yaml",
         regression=RegressionOptions(replicates=40, seed=3),
     )
 
 
 @pytest.fixture(scope="session")
-def grid_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exact_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Each agent's exact posterior, without release dates."""
-    return _fitted(simulated_runs, tmp_path_factory.mktemp("grid"), method="grid")
+    return _fitted(simulated_runs, tmp_path_factory.mktemp("exact"), method="exact")

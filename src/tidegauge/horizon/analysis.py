@@ -16,16 +16,15 @@ from tidegauge.horizon.data.counts import read_tally
 from tidegauge.horizon.data.design import Design, build_design
 from tidegauge.horizon.data.filters import RowFilter
 from tidegauge.horizon.horizons.domains import domains_table, refitted_table, source_designs
-from tidegauge.horizon.horizons.estimate import Estimate, estimate_of_fit
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.predictive import PredictiveChecks, predict
 from tidegauge.horizon.horizons.tables import horizons_table, pairs_table, rates_table
-from tidegauge.horizon.methods.exact import fit_exact
-from tidegauge.horizon.methods.regression import (
-    DEFAULT_REGRESSION,
-    RegressionOptions,
-    fit_regression,
-)
-from tidegauge.horizon.model.option_file import model_name
+from tidegauge.horizon.methods.base import Method
+from tidegauge.horizon.methods.exact import Exact
+from tidegauge.horizon.methods.hierarchical import Hierarchical
+from tidegauge.horizon.methods.registry import NAMES, variant_name
+from tidegauge.horizon.methods.regression import DEFAULT_REGRESSION, Regression, RegressionOptions
+from tidegauge.horizon.model.option_file import MODELS, model_name
 from tidegauge.horizon.model.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-METHODS = ("hierarchical", "frequentist", "grid")
 _NOTHING_SAMPLED: dict[str, Any] = {"converged": True, "seconds": {}, "checks": []}
 
 
@@ -55,6 +53,9 @@ class AnalysisOptions:
 
     Attributes
     ----------
+    method : str
+        One of `NAMES`; `model`, `priors`, `sampler` and `patient` are those of ``core`` and
+        ``full``, `regression` that of ``regression``.
     facts : AgentFacts
         What is known of the agents beside their runs and release dates.
     filters : tuple of RowFilter
@@ -65,7 +66,7 @@ class AnalysisOptions:
         Refit each task source alone, for ``domains.csv``.
     """
 
-    method: str = "hierarchical"
+    method: str = "core"
     model: HorizonOptions = CORE
     priors: HorizonPriors = DEFAULT_PRIORS
     sampler: SamplerConfig = DEFAULT_SAMPLER
@@ -78,17 +79,37 @@ class AnalysisOptions:
     by_source: bool = False
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise InputError(f"method={self.method}: must be one of {', '.join(METHODS)}")
-        if self.method != "hierarchical" and model_name(self.model, self.priors) != "core":
+        if self.method not in NAMES:
+            raise InputError(f"method={self.method}: must be one of {', '.join(NAMES)}")
+        if self.method not in MODELS and model_name(self.model, self.priors) != "core":
             raise InputError(
-                f"method={self.method}: has no options of the full model; leave them out, or use "
-                "--method hierarchical"
+                f"method={self.method}: has no options of the hierarchical model; leave them out, "
+                "or use --method full"
             )
         for rate in self.rates:
             if not 0 < rate < 1:
                 raise InputError(f"success={rate}: must be strictly between 0 and 1")
         self.facts.check(self.model, dated=self.release_dates is not None)
+
+    @property
+    def seed(self) -> int:
+        """The only source of randomness."""
+        return self.sampler.seed
+
+    @property
+    def chosen(self) -> Method:
+        """The method with its options."""
+        if self.method == "regression":
+            return Regression(options=self.regression)
+        if self.method == "exact":
+            return Exact()
+        return Hierarchical(
+            name=variant_name(self.method, self.model),
+            options=self.model,
+            priors=self.priors,
+            sampler=self.sampler,
+            patient=self.patient,
+        )
 
 
 @dataclass(frozen=True)
@@ -151,7 +172,7 @@ def analyse(
         horizons=horizons_table(design, found.estimate, release_dates=read.dates),
         diagnostics={**found.diagnostics, "seconds": timing},
         settings={
-            "method": options.method,
+            "method": options.chosen.name,
             "filters": [str(condition) for condition in options.filters],
             **found.settings,
         },
@@ -164,8 +185,21 @@ def analyse(
 
 
 def _fit(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    method = {"hierarchical": _hierarchical, "frequentist": _frequentist, "grid": _grid}
-    return method[options.method](design, options, progress)
+    method = options.chosen
+    estimate = method.fit(design, seed=options.seed, progress=progress)
+    settings = {"seed": options.seed, **method.settings}
+    if (fit := estimate.fit) is None:
+        return _Found(estimate, settings, dict(_NOTHING_SAMPLED))
+    settings |= {
+        "priors": {
+            name: getattr(fit.priors, name) for name in priors_in_effect(fit.options, fit.point)
+        },
+        "sampler_used": fit.sampler,
+        "agents": options.facts,
+    }
+    predictive = predict(design, options.model, fit.point, seed=options.seed)
+    diagnostics = fit_diagnostics(fit, predictive.checks())
+    return _Found(estimate, settings, diagnostics, predictive)
 
 
 def _further_tables(
@@ -206,47 +240,3 @@ def _refit_sources(
     for note in notes:
         progress.note(note)
     return tables, notes
-
-
-def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    from tidegauge.horizon.sampler.fit import (
-        fit_horizon,
-    )  # the sampler is slow to import: faults first
-
-    fit = fit_horizon(
-        design,
-        priors=options.priors,
-        options=options.model,
-        sampler=options.sampler,
-        patient=options.patient,
-        progress=progress,
-    )
-    predictive = predict(design, options.model, fit.point, seed=options.sampler.seed)
-    settings = {
-        "model": model_name(options.model, options.priors),
-        "options": fit.options,
-        "priors": {
-            name: getattr(fit.priors, name) for name in priors_in_effect(fit.options, fit.point)
-        },
-        "sampler": options.sampler,
-        "sampler_used": fit.sampler,
-        "agents": options.facts,
-    }
-    return _Found(
-        estimate=estimate_of_fit(fit),
-        settings=settings,
-        diagnostics=fit_diagnostics(fit, predictive.checks()),
-        predictive=predictive,
-    )
-
-
-def _frequentist(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    estimate = fit_regression(design, options=options.regression, progress=progress)
-    return _Found(estimate, {"frequentist": options.regression}, dict(_NOTHING_SAMPLED))
-
-
-def _grid(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    with progress.step("summing each agent's posterior"):
-        estimate = fit_exact(design)
-    priors = {name: getattr(DEFAULT_PRIORS, name) for name in ("alpha", "beta")}
-    return _Found(estimate, {"priors": priors}, dict(_NOTHING_SAMPLED))

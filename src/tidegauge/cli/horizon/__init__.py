@@ -11,7 +11,14 @@ import click
 from tidegauge.cli.horizon.compare import compare_command
 from tidegauge.cli.horizon.imports import import_group
 from tidegauge.cli.horizon.multiverse import multiverse_command
-from tidegauge.cli.horizon.options import agent_options, filter_options, model_options
+from tidegauge.cli.horizon.options import (
+    agent_options,
+    filter_options,
+    method_options,
+    model_options,
+    runs_argument,
+    sampler_options,
+)
 from tidegauge.cli.horizon.report import report
 from tidegauge.cli.horizon.trend import trend_command
 from tidegauge.cli.options import quiet_option, seed_option
@@ -24,8 +31,6 @@ if TYPE_CHECKING:
     from tidegauge.horizon.model.option_file import ModelChoice
     from tidegauge.horizon.trend.frontier import AgentFacts
     from tidegauge.progress import Progress
-
-runs_argument = click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
 
 
 @click.group()
@@ -133,13 +138,7 @@ def graph(
 @horizon.command()
 @runs_argument
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-@click.option(
-    "--method",
-    type=click.Choice(["hierarchical", "frequentist", "grid"]),
-    default="hierarchical",
-    show_default=True,
-)
-@model_options
+@method_options
 @agent_options
 @filter_options
 @click.option(
@@ -152,15 +151,13 @@ def graph(
 )
 @click.option("--by-source", is_flag=True, help="Refit each task source alone, in domains.csv.")
 @click.option("--plots", is_flag=True, help="Save the checks as PNG and SVG too.")
-@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
-@click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
-@click.option("--chains", type=click.IntRange(1), help="Chains (4).")
+@sampler_options
 @click.option(
     "--regularisation",
     type=click.FloatRange(min=0, min_open=True),
     default=1e-5,
     show_default=True,
-    help="Ridge of --method frequentist; METR's first paper used 0.1.",
+    help="Ridge of the regression; METR's first paper used 0.1.",
 )
 @click.option(
     "--weights",
@@ -168,10 +165,14 @@ def graph(
     type=click.Choice(["invsqrt", "equal", "none"]),
     default="invsqrt",
     show_default=True,
-    help="Task weights of --method frequentist.",
+    help="Task weights of the regression.",
 )
 @click.option(
-    "--replicates", type=click.IntRange(1), default=1000, show_default=True, help="Bootstrap size."
+    "--replicates",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Bootstrap replicates of the regression.",
 )
 @seed_option
 @quiet_option
@@ -200,20 +201,21 @@ def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **cho
     return code
 
 
-def _analysis_options(choice: ModelChoice, seed: int, **choices: Any) -> Any:
+def _analysis_options(
+    method: str, choice: ModelChoice, seed: int, sizes: dict[str, int], **choices: Any
+) -> Any:
     from tidegauge.horizon.analysis import AnalysisOptions
     from tidegauge.horizon.methods.regression import RegressionOptions
     from tidegauge.horizon.model.options import DEFAULT_SAMPLER
 
-    taken = {name: choices.pop(name) for name in ("draws", "tune", "chains")}
-    sizes = {name: size for name, size in taken.items() if size}
     regression = {name: choices.pop(name) for name in ("weighting", "regularisation", "replicates")}
     return AnalysisOptions(
+        method=method,
         model=choice.options,
         priors=choice.priors,
         sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
         patient=not sizes,  # who names the sizes gets exactly those
-        regression=RegressionOptions(seed=seed, **regression),
+        regression=RegressionOptions(**regression),
         **choices,
     )
 

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.horizon.options import filter_options
+from tidegauge.cli.horizon.options import (
+    filter_options,
+    release_dates_option,
+    runs_argument,
+    workers_option,
+)
 from tidegauge.cli.options import quiet_option, seed_option
 
 if TYPE_CHECKING:
@@ -19,9 +24,9 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("multiverse")
-@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+@runs_argument
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-@click.option("--release-dates", type=_yaml_file, help="YAML of agents and dates, as METR's.")
+@release_dates_option
 @click.option("--grid", type=_yaml_file, help="YAML of the universes; 64 of our own without it.")
 @click.option("--universes", type=click.IntRange(1), help="Fit so many of them, drawn at random.")
 @click.option("--sensitivity", is_flag=True, help="Also change every prior in turn.")
@@ -34,7 +39,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="The model of --sensitivity and --influence.",
 )
 @click.option("--plots", is_flag=True, help="Save the charts as PNG and SVG too.")
-@click.option("--workers", type=click.IntRange(1), help="Processes; one a core without it.")
+@workers_option
 @filter_options
 @seed_option
 @quiet_option

@@ -6,39 +6,103 @@ counts that is two multinomials and a binomial, so all replicates are drawn and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from tidegauge.arrays import FloatArray
 from tidegauge.engine.logistic import LogisticFits, logistic_ridge
+from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.data.weights import run_weights
+from tidegauge.horizon.data.weights import SCHEMES, run_weights
 from tidegauge.horizon.horizons.estimate import Curves, Estimate
+from tidegauge.horizon.methods.base import Effort
 from tidegauge.progress import SILENT, Progress
 
 DEFAULT_REGULARISATION = 1e-5  # METR's TH1.1; their first paper used 0.1
+LENGTHS = ("given", "simex")
 _REPLICATES_AT_ONCE = 100
+# Ends of a 95 % interval to a few per cent of its width; simex refits each a hundred times.
+_SHORT_REPLICATES, _SHORT_SIMEX_REPLICATES = 200, 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionOptions:
-    """Choices of the regression: task weights, ridge on the slope, bootstrap replicates."""
+    """Choices of the regression.
+
+    Attributes
+    ----------
+    weighting : str
+        Task weights: ``invsqrt`` of the family's size, ``equal`` tasks, or ``none`` (equal runs).
+    regularisation : float
+        Ridge on the slope.
+    lengths : str
+        human_minutes as ``given``, or corrected for their noise by ``simex``.
+    replicates : int
+        Of the bootstrap.
+    """
 
     weighting: str = "invsqrt"
     regularisation: float = DEFAULT_REGULARISATION
+    lengths: str = "given"
     replicates: int = 1000
-    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("weighting", SCHEMES), ("lengths", LENGTHS)):
+            if (value := getattr(self, name)) not in allowed:
+                raise InputError(f"{name}={value}: must be one of {', '.join(allowed)}")
+        if not 0 < self.regularisation < math.inf:
+            raise InputError(f"regularisation={self.regularisation}: must be above 0")
+        if self.replicates < 1:
+            raise InputError(f"replicates={self.replicates}: must be at least 1")
 
 
 DEFAULT_REGRESSION = RegressionOptions()
+
+
+@dataclass(frozen=True)
+class Regression:
+    """METR's regression: the fitted curve at the file's own human_minutes."""
+
+    name: str = "regression"
+    options: RegressionOptions = DEFAULT_REGRESSION
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options."""
+        return {"regression": self.options}
+
+    def fit(
+        self,
+        design: Design,
+        *,
+        effort: Effort = Effort.FULL,
+        seed: int = 1,
+        progress: Progress = SILENT,
+    ) -> Estimate:
+        """Regress; predictions of a fold need no bootstrap, so it has the least there is."""
+        from tidegauge.horizon.methods.simex import fit_simex  # which resamples as it is done here
+
+        simex = self.options.lengths == "simex"
+        short = _SHORT_SIMEX_REPLICATES if simex else _SHORT_REPLICATES
+        most = {Effort.FULL: self.options.replicates, Effort.SHORT: short, Effort.FOLD: 1}[effort]
+        options = replace(self.options, replicates=min(most, self.options.replicates))
+        if simex:
+            with progress.step("regressions with added noise"):
+                found = fit_simex(design, regression=options, seed=seed)
+        else:
+            found = fit_regression(design, options=options, seed=seed, progress=progress)
+        return replace(found, method=self.name)
 
 
 def fit_regression(
     design: Design,
     *,
     options: RegressionOptions = DEFAULT_REGRESSION,
+    seed: int = 1,
     progress: Progress = SILENT,
 ) -> Estimate:
     """Regress success on log2 human_minutes for each agent, with bootstrap replicates."""
@@ -50,7 +114,7 @@ def fit_regression(
         weights * (design.attempts - design.successes),
         ridge=options.regularisation,
     )
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng(seed)
     intercepts, slopes = [], []
     with progress.step("bootstrap replicates", total=options.replicates) as step:
         for begin in range(0, options.replicates, _REPLICATES_AT_ONCE):

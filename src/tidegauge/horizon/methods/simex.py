@@ -97,6 +97,7 @@ def fit_simex(
     *,
     regression: RegressionOptions,
     options: SimexOptions = DEFAULT_SIMEX,
+    seed: int = 1,
 ) -> Estimate:
     """Regress as `fit_regression` does, and extrapolate every fit to lengths without noise.
 
@@ -105,7 +106,7 @@ def fit_simex(
     """
     sd = length_sd(design, options)
     weights = run_weights(design, regression.weighting)
-    rng = np.random.default_rng(regression.seed)
+    rng = np.random.default_rng(seed)
     attempts, successes = resample(design, regression.replicates, rng)
     won = weights * np.concatenate([design.successes[None], successes])
     lost = weights * np.concatenate(

@@ -24,7 +24,7 @@ Decoded = TypeVar("Decoded")
 
 TASK_DRAWS = 400  # draws of every task's difficulty that are read: enough for an interval
 REMEDY = "fit again with: tidegauge horizon fit RUNS --out"
-_WITHOUT_POSTERIOR = ("horizon/frequentist", "horizon/grid")
+_WITHOUT_POSTERIOR = ("horizon/regression", "horizon/exact")
 _INTERVALS = tuple(
     f"{name}{end}"
     for name in ("p50", "p80", "p50_marginal", "p80_marginal")
@@ -50,7 +50,7 @@ class Manifest:
 
     @property
     def method(self) -> str:
-        """``hierarchical``, ``frequentist`` or ``grid``."""
+        """``core``, ``full``, ``regression`` or ``exact``."""
         return self.kind.removeprefix("horizon/")
 
     @property
@@ -62,11 +62,8 @@ class Manifest:
     @property
     def seed(self) -> int | None:
         """The seed, where the method has one."""
-        for part in ("sampler", "frequentist"):
-            section = self.settings.get(part)
-            if isinstance(section, dict) and isinstance(section.get("seed"), int):
-                return int(section["seed"])
-        return None
+        seed = self.settings.get("seed")
+        return seed if isinstance(seed, int) else None
 
 
 @dataclass(frozen=True)

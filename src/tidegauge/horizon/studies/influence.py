@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import subset_tasks
 from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.quantities import minutes_of
-from tidegauge.horizon.methods.short_fits import fit_short
+from tidegauge.horizon.methods.base import Effort
+from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.progress import SILENT, Progress
 
@@ -86,7 +87,8 @@ def _refit(job: _Job) -> Estimate | str:
     try:
         if job.family is not None:
             design = subset_tasks(design, design.task_family != job.family)
-        return fit_short(design, options=job.options, seed=job.seed)[0]
+        method = Hierarchical(options=job.options)
+        return replace(method.fit(design, effort=Effort.SHORT, seed=job.seed), fit=None)
     except TideGaugeError as error:
         return str(error)
 

@@ -15,7 +15,7 @@ from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError, TideGaugeError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.quantities import Interval, bounded, share_beyond
-from tidegauge.horizon.methods.short_fits import fit_universe
+from tidegauge.horizon.methods.base import Effort
 from tidegauge.horizon.studies.specifications import CHOICES, Universe, check_names
 from tidegauge.horizon.trend.least_squares import Trendline, fit_trendline
 from tidegauge.progress import SILENT, Progress
@@ -146,9 +146,8 @@ def _fit_job(job: _Job) -> Outcome:
     began, cpu = time.perf_counter(), time.process_time()
     x = job.design.log2_minutes
     try:
-        found = fit_universe(
-            job.universe, job.universe.data_of(job.design, seed=job.seed), seed=job.seed
-        )
+        data = job.universe.data_of(job.design, seed=job.seed)
+        found = job.universe.fitted_by.fit(data, effort=Effort.SHORT, seed=job.seed)
     except TideGaugeError as error:
         return Outcome(job.number, job.universe, reason=str(error))
     except Exception as error:  # a sampler's own: the other universes must still be told

@@ -77,7 +77,7 @@ def study(
 ) -> Study:
     """Read run records and fit every universe; everything is checked before the first fit."""
     dates = read_release_dates(options.release_dates)
-    grid = None if options.grid is None else read_grid(options.grid)
+    grid = None if options.grid is None else read_grid(options.grid, progress=progress)
     tally = read_tally(runs, filters=options.filters, progress=progress)
     design = build_design(tally)
     if dates:

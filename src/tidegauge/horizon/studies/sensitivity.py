@@ -21,7 +21,8 @@ from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.estimate import Estimate
-from tidegauge.horizon.methods.short_fits import fit_short
+from tidegauge.horizon.methods.base import Effort
+from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.model.likelihood import log_likelihoods
 from tidegauge.horizon.model.options import (
     CORE,
@@ -97,7 +98,10 @@ def prior_sensitivity(
 
     with progress.step("the fit whose priors are changed"):
         sampler = replace(DEFAULT_SAMPLER, draws=1000, chains=2)
-        base, fit = fit_short(design, options=options, priors=priors, sampler=sampler, seed=seed)
+        method = Hierarchical(options=options, priors=priors, short_sampler=sampler)
+        base = method.fit(design, effort=Effort.SHORT, seed=seed)
+    fit = base.fit
+    assert fit is not None, "a sampled estimate has its posterior"
     priors = with_human_prior(priors, options)
     powers, doubtful = _power_rows(replace(fit, priors=priors), base)
     refits = [("power", name, _power_text(name, power), power) for name, power in doubtful]
@@ -123,7 +127,8 @@ def prior_sensitivity(
 
 
 def _refit(job: _Job) -> Estimate:
-    return fit_short(job.design, options=job.options, priors=job.priors, seed=job.seed)[0]
+    method = Hierarchical(options=job.options, priors=job.priors)
+    return replace(method.fit(job.design, effort=Effort.SHORT, seed=job.seed), fit=None)
 
 
 def log_prior(prior: Prior, values: FloatArray) -> FloatArray:

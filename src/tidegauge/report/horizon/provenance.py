@@ -19,10 +19,10 @@ _METHODS = {
     "doubt about the tasks' lengths is part of every interval. The horizon at a success rate is "
     "the length at which the curve falls to it; points are posterior medians, intervals hold the "
     "central 95 % of all draws, those beyond the longest task included.",
-    "frequentist": "One logistic regression per agent on the file's human minutes (log2), runs "
+    "regression": "One logistic regression per agent on the file's human minutes (log2), runs "
     "weighted by task and family. Intervals hold the central 95 % of a bootstrap over families, "
     "tasks and runs. The human minutes are taken as the truth.",
-    "grid": "Each agent's own posterior of alpha and beta, summed on a grid, with the file's "
+    "exact": "Each agent's own posterior of alpha and beta, summed on a grid, with the file's "
     "human minutes taken as the truth. Points are posterior medians, intervals hold the central "
     "95 %.",
 }
@@ -66,7 +66,7 @@ def methods(fit: StoredFit) -> list[Block]:
         )
     seed = "none" if manifest.seed is None else str(manifest.seed)
     facts = [("method", manifest.method), ("model", model), ("seed", seed)]
-    for part in ("options", "frequentist"):
+    for part in ("options", "regression"):
         facts += [(name.replace("_", " "), _said(v)) for name, v in _items(settings.get(part))]
     if settings.get("filters"):
         facts.append(("rows", "; ".join(map(str, settings["filters"]))))

@@ -13,8 +13,10 @@ from designs import draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.priors import normal
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.methods.short_fits import fit_short
+from tidegauge.horizon.methods.base import Effort
+from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.model.parameters import priors_in_effect
+from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.studies import sensitivity
 from tidegauge.horizon.studies.sensitivity import (
     ALTERNATIVES,
@@ -79,8 +81,9 @@ def test_reweighted_horizons_agree_with_a_refit_under_the_scaled_prior(
     priors = sensitivity._power_priors(sensitivity.DEFAULT_PRIORS, "alpha", 2.0)
     assert priors.alpha == normal(0, 5 / np.sqrt(2))
     long = SamplerConfig(draws=2000, tune=500, chains=2, target_accept=0.95)
-    refit, _ = fit_short(design, priors=priors, sampler=long, seed=5)
-    base, _ = fit_short(design, sampler=long, seed=5)
+    method = Hierarchical(short_sampler=long)
+    base = method.fit(design, effort=Effort.SHORT, seed=5)
+    refit = replace(method, priors=priors).fit(design, effort=Effort.SHORT, seed=5)
     assert refit.median_error is not None
     assert base.median_error is not None
     # Reweighting makes fewer of the draws count.
@@ -122,7 +125,8 @@ def test_a_heavy_tail_is_refitted_instead(design: Design, monkeypatch: pytest.Mo
 
 
 def test_priors_that_pooling_replaces_are_not_in_effect(design: Design) -> None:
-    _, fit = fit_short(design, sampler=SamplerConfig(draws=20, tune=20, chains=2), seed=1)
+    sampler = SamplerConfig(draws=20, tune=20, chains=2)
+    fit = fit_horizon(design, sampler=sampler, patient=False)
     assert {"alpha", "beta"} <= set(priors_in_effect(fit.options, fit.point))
     pooled = replace(fit, options=replace(fit.options, pooling="all"))
     assert not {"alpha", "beta"} & set(priors_in_effect(pooled.options, pooled.point))
