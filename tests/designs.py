@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import truncnorm
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

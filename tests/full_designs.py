@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from designs import task_families
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.priors import Prior
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.options import (
@@ -23,7 +24,6 @@ from tidegauge.horizon.model.options import (
     with_human_prior,
 )
 
-FloatArray = NDArray[np.float64]
 Values = dict[str, Any]
 
 SOURCES, GROUPS = ("HCAST", "SWAA"), ("Anthropic", "Google", "OpenAI")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from tidegauge.arrays import FloatArray
 
 CONFIDENCE_FLOOR_ML = 70.0  # the scorer's floor: a smaller Confidence never pays
 ERROR_CAP_ML = 1000.0

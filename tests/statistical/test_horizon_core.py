@@ -9,12 +9,13 @@ from scipy.stats import norm
 
 from coverage_study import core_coverage
 from designs import Truth, draw_design, usual_truth
+from tidegauge.arrays import weighted_quantiles
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.sampling import sample_pymc
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.horizons.estimate import horizons_of_fit
+from tidegauge.horizon.horizons.estimate import estimate_of_fit
 from tidegauge.horizon.horizons.quantities import log2_horizon
-from tidegauge.horizon.methods.exact import agent_grid, weighted_quantiles
+from tidegauge.horizon.methods.exact import agent_grid
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.model.specification import build_model
 from tidegauge.horizon.sampler.fit import fit_horizon
@@ -83,7 +84,7 @@ def test_without_task_noise_the_hierarchical_fit_approaches_the_exact_grid() -> 
     truth = usual_truth(rng, **SIZES)
     design = draw_design(truth, rng, human_runs=40_000, estimates=40_000)
     fit = fit_horizon(design)
-    p50 = horizons_of_fit(fit).p50
+    p50 = estimate_of_fit(fit).interval()
     for a in range(SIZES["n_agents"]):
         grid = agent_grid(truth.mu_task, design.successes[a], design.attempts[a], DEFAULT_PRIORS)
         log2 = log2_horizon(grid.alpha, grid.beta, success=0.5)

@@ -22,7 +22,7 @@ from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.buffer import pack_data
 from tidegauge.horizon.density.joint import log_density
-from tidegauge.horizon.horizons.estimate import log2_horizons
+from tidegauge.horizon.horizons.estimate import estimate_of_fit
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS, FULL, HorizonOptions
 from tidegauge.horizon.model.parameters import BLOCKS, is_log, layout_of
 from tidegauge.horizon.sampler.fit import HorizonFit, fit_horizon
@@ -50,7 +50,7 @@ def test_marginal_horizons_against_simulated_new_tasks(
     sharp_fit: HorizonFit, success: float
 ) -> None:
     """At the marginal horizon of a draw, new tasks drawn with it are solved at that rate."""
-    log2 = log2_horizons(sharp_fit, success=success, marginal=True)
+    log2 = estimate_of_fit(sharp_fit).log2_horizons(success)
     point, rng, n_new = sharp_fit.point.flat(), np.random.default_rng(12), 100_000
     assert point.sigma_residual_family is not None
     assert point.sigma_residual_task is not None

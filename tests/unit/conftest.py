@@ -16,7 +16,7 @@ from sharing import shared_folder
 from tidegauge.cli.main import main
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.methods.regression import FrequentistOptions
+from tidegauge.horizon.methods.regression import RegressionOptions
 from tidegauge.horizon.store.fit_folder import write_outputs
 from tidegauge.simulate.records import write_simulation
 from tidegauge.simulate.runs import scaled_shape, simulate_runs
@@ -74,17 +74,17 @@ def fit_folder(simulated_runs: Path, fitted_folder: FitTo) -> Path:
 
 
 @pytest.fixture(scope="session")
-def frequentist_folder(simulated_runs: Path, fitted_folder: FitTo) -> Path:
+def regression_folder(simulated_runs: Path, fitted_folder: FitTo) -> Path:
     """METR's regression of the same runs, with release dates."""
     return fitted_folder(
-        "frequentist",
-        method="frequentist",
+        "regression",
+        method="regression",
         release_dates=simulated_runs / "release_dates.yaml",
-        frequentist=FrequentistOptions(replicates=40, seed=3),
+        regression=RegressionOptions(replicates=40, seed=3),
     )
 
 
 @pytest.fixture(scope="session")
-def grid_folder(fitted_folder: FitTo) -> Path:
+def exact_folder(fitted_folder: FitTo) -> Path:
     """Each agent's exact posterior, without release dates."""
-    return fitted_folder("grid", method="grid")
+    return fitted_folder("exact", method="exact")

@@ -38,14 +38,14 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     """Simulate, check, fit, compare; return the exit code."""
     import dataclasses
 
-    from tidegauge.horizon.analysis import METHODS, AnalysisOptions, analyse
+    from tidegauge.horizon.analysis import AnalysisOptions, analyse
     from tidegauge.horizon.data.counts import read_tally
     from tidegauge.horizon.data.summary import summarise
-    from tidegauge.horizon.methods.regression import FrequentistOptions
     from tidegauge.horizon.model.options import DEFAULT_SAMPLER
     from tidegauge.horizon.store.fit_folder import write_outputs
     from tidegauge.horizon.studies.recovery import compare_with_truth, read_truth
-    from tidegauge.report.horizon.fit_charts import fit_plots, save_truth_chart
+    from tidegauge.report.charts import save_charts
+    from tidegauge.report.horizon.fit_charts import fit_charts, save_truth_chart
     from tidegauge.report.horizon.page import write_horizon_report
     from tidegauge.simulate.records import write_simulation
     from tidegauge.simulate.runs import scaled_shape, simulate_runs
@@ -56,25 +56,25 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     for name, value in summarise(read_tally([runs])).lines()[:4]:
         click.echo(f"  {name}: {value}")
     tables, converged = {}, True
-    for method in METHODS:
+    methods = ("core", "regression", "exact")
+    for method in methods:
         options = AnalysisOptions(
             method=method,
             sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed),
-            frequentist=FrequentistOptions(seed=seed),
             release_dates=out / "data" / "release_dates.yaml",
         )
         analysis = analyse([runs], options, progress=progress)
         with progress.step(f"writing {out / method}"):
-            plots = fit_plots(analysis)
-            write_outputs(dataclasses.replace(analysis.outputs, plots=plots), out / method)
+            write_outputs(analysis.outputs, out / method)
+            save_charts(fit_charts(analysis), out / method / "plots")
         tables[method] = analysis.outputs.horizons
         converged = converged and analysis.outputs.diagnostics["converged"]
     truth = read_truth(out / "data" / "truth.json")
     comparison = compare_with_truth(tables, truth)
     click.echo(comparison.text())
     save_truth_chart(comparison, out / "comparison")
-    page = out / METHODS[0] / "report.html"
-    write_horizon_report(out / METHODS[0], page, progress=progress)
+    page = out / methods[0] / "report.html"
+    write_horizon_report(out / methods[0], page, progress=progress)
     click.echo(f"\nstart with {out / 'comparison.png'} and the report {page}")
     return 0 if converged else 1
 

@@ -11,13 +11,11 @@ import ctypes
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.sampling import LogDensity
-
-FloatArray = NDArray[np.float64]
 
 _ITERATIONS, _CLOSE = 1000, 1e-9
 _LEAST_SD = 1e-12  # of a chain that is stuck: it has no mass to speak of, but is no crash

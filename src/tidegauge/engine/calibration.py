@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tidegauge.arrays import FloatArray, IntArray
 
 
 def rank_among(draws: FloatArray, truth: FloatArray, *, kept: int) -> IntArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,26 @@ def diagnose(trace: az.InferenceData, *, variables: Sequence[str] | None = None)
     return Diagnosis(parameters=table, divergences=divergences, checks=checks)
 
 
+class Mixing(NamedTuple):
+    """Of quantities that are summarised by their medians.
+
+    `r_hat` is the largest of those that are finite, `median_error` (quantity,) the Monte Carlo
+    standard error of each median.
+    """
+
+    r_hat: float
+    median_error: NDArray[np.float64]
+
+
+def mixing(draws: NDArray[np.float64]) -> Mixing:
+    """Return how well draws (chain, draw, quantity) tell the medians of their quantities."""
+    az = _arviz()
+    columns = [np.ascontiguousarray(draws[..., i]) for i in range(draws.shape[-1])]
+    error = np.array([float(az.mcse(column, method="median")) for column in columns])
+    r_hats = [float(az.rhat(column)) for column in columns]
+    return Mixing(max([1.0, *(value for value in r_hats if np.isfinite(value))]), error)
+
+
 def parameter_table(
     trace: az.InferenceData, variables: Sequence[str] | None = None
 ) -> pd.DataFrame:
@@ -136,10 +156,7 @@ def _sampling_quality(
     draws: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return rank-normalised R-hat, bulk ESS and tail ESS of (chain, draw, parameter)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
-        import arviz as az
-
+    az = _arviz()
     columns = [np.ascontiguousarray(draws[:, :, i]) for i in range(draws.shape[2])]
     with np.errstate(invalid="ignore", divide="ignore"):  # a parameter that never moved
         return (
@@ -147,3 +164,10 @@ def _sampling_quality(
             np.array([float(az.ess(column, method="bulk")) for column in columns]),
             np.array([float(az.ess(column, method="tail")) for column in columns]),
         )
+
+
+def _arviz() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+        import arviz as az
+    return az

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.progress import SILENT, Progress, Step
 from tidegauge.system import available_cores
@@ -31,7 +32,6 @@ with warnings.catch_warnings():
     from nutpie import _lib
     from nutpie.compile_pymc import CompiledPyMCModel
 
-FloatArray = NDArray[np.float64]
 
 _STATISTICS = {
     "diverging": "diverging",

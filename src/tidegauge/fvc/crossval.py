@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tidegauge.arrays import IntArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError
-from tidegauge.fvc.data.cohort import Cohort, IntArray
+from tidegauge.fvc.data.cohort import Cohort
 from tidegauge.fvc.decision import decide
 from tidegauge.fvc.forecasters.stack import Blend
 from tidegauge.fvc.selection import (

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidegauge.scores import CONFIDENCE_FLOOR_ML, ERROR_CAP_ML, FloatArray
+from tidegauge.arrays import FloatArray
+from tidegauge.scores import CONFIDENCE_FLOOR_ML, ERROR_CAP_ML
 
 _BLOCK_ROWS = 200
 

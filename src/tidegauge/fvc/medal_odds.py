@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegauge.scores import FloatArray
+from tidegauge.arrays import FloatArray
 
 # Kaggle's private leaderboard of the OSIC competition, 2,097 teams.
 THRESHOLDS = {"gold": -6.8412, "silver": -6.8533, "bronze": -6.8683, "median": -6.8993}

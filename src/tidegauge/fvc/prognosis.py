@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
-from tidegauge.scores import FloatArray
 
 YEAR_WEEKS = 52.0
 FALL = 0.10  # of the first FVC: the fall that clinical trials call progression

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
+from tidegauge.arrays import FloatArray
 from tidegauge.fvc.data.cohort import Baselines, Questions
 from tidegauge.fvc.data.covariates import level_scale
-from tidegauge.scores import ERROR_CAP_ML, FloatArray
+from tidegauge.scores import ERROR_CAP_ML
 
 _RIDGE = np.array([0.01, 0.002, 0.02])  # score per visit; all small against what errors say
 _SMOOTHING_ML = 4.0

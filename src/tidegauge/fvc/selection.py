@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.parallel import parallel_map
-from tidegauge.fvc.data.cohort import Cohort, IntArray
+from tidegauge.fvc.data.cohort import Cohort
 from tidegauge.fvc.data.covariates import TABLE_COVARIATES
 from tidegauge.fvc.decision import decide
 from tidegauge.fvc.forecasters import DRAWS, Fitted, Forecaster
@@ -24,7 +25,7 @@ from tidegauge.fvc.forecasters.quantile import Quantile
 from tidegauge.fvc.forecasters.stack import Blend, Member, fit_stack
 from tidegauge.fvc.recalibration import Calibration, fit_calibration
 from tidegauge.progress import SILENT, Progress
-from tidegauge.scores import FloatArray, laplace_log_likelihood
+from tidegauge.scores import laplace_log_likelihood
 
 STACK = "stack"
 INNER_FOLDS = 5

@@ -11,32 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
+from tidegauge.horizon.data.agents import read_release_dates, undated_note
 from tidegauge.horizon.data.counts import read_tally
 from tidegauge.horizon.data.design import Design, build_design
 from tidegauge.horizon.data.filters import RowFilter
 from tidegauge.horizon.horizons.domains import domains_table, refitted_table, source_designs
-from tidegauge.horizon.horizons.draws import (
-    Spread,
-    rates_table,
-    spread_of_bootstrap,
-    spread_of_fit,
-    spread_of_grid,
-)
-from tidegauge.horizon.horizons.estimate import (
-    horizons_of_bootstrap,
-    horizons_of_fit,
-    horizons_of_grid,
-)
-from tidegauge.horizon.horizons.pairs import pairs_table
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.predictive import PredictiveChecks, predict
-from tidegauge.horizon.horizons.tables import Horizons, horizons_table
-from tidegauge.horizon.methods.exact import fit_grid
-from tidegauge.horizon.methods.regression import (
-    DEFAULT_FREQUENTIST,
-    FrequentistOptions,
-    fit_frequentist,
-)
-from tidegauge.horizon.model.option_file import model_name
+from tidegauge.horizon.horizons.tables import horizons_table, pairs_table, rates_table
+from tidegauge.horizon.methods.base import Method
+from tidegauge.horizon.methods.exact import Exact
+from tidegauge.horizon.methods.hierarchical import Hierarchical
+from tidegauge.horizon.methods.registry import NAMES, variant_name
+from tidegauge.horizon.methods.regression import DEFAULT_REGRESSION, Regression, RegressionOptions
+from tidegauge.horizon.model.option_file import MODELS, model_name
 from tidegauge.horizon.model.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -45,12 +33,7 @@ from tidegauge.horizon.model.options import (
     HorizonPriors,
 )
 from tidegauge.horizon.model.parameters import priors_in_effect
-from tidegauge.horizon.store.fit_folder import (
-    Outputs,
-    fit_diagnostics,
-    read_release_dates,
-    undated_note,
-)
+from tidegauge.horizon.store.fit_folder import Outputs, fit_diagnostics
 from tidegauge.horizon.trend.draws import trend_of_fit
 from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
 from tidegauge.horizon.trend.tables import trend_files
@@ -61,7 +44,6 @@ if TYPE_CHECKING:
 
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-METHODS = ("hierarchical", "frequentist", "grid")
 _NOTHING_SAMPLED: dict[str, Any] = {"converged": True, "seconds": {}, "checks": []}
 
 
@@ -71,6 +53,9 @@ class AnalysisOptions:
 
     Attributes
     ----------
+    method : str
+        One of `NAMES`; `model`, `priors`, `sampler` and `patient` are those of ``core`` and
+        ``full``, `regression` that of ``regression``.
     facts : AgentFacts
         What is known of the agents beside their runs and release dates.
     filters : tuple of RowFilter
@@ -81,12 +66,12 @@ class AnalysisOptions:
         Refit each task source alone, for ``domains.csv``.
     """
 
-    method: str = "hierarchical"
+    method: str = "core"
     model: HorizonOptions = CORE
     priors: HorizonPriors = DEFAULT_PRIORS
     sampler: SamplerConfig = DEFAULT_SAMPLER
     patient: bool = True
-    frequentist: FrequentistOptions = DEFAULT_FREQUENTIST
+    regression: RegressionOptions = DEFAULT_REGRESSION
     release_dates: Path | None = None
     facts: AgentFacts = NO_FACTS
     filters: tuple[RowFilter, ...] = ()
@@ -94,17 +79,37 @@ class AnalysisOptions:
     by_source: bool = False
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise InputError(f"method={self.method}: must be one of {', '.join(METHODS)}")
-        if self.method != "hierarchical" and model_name(self.model, self.priors) != "core":
+        if self.method not in NAMES:
+            raise InputError(f"method={self.method}: must be one of {', '.join(NAMES)}")
+        if self.method not in MODELS and model_name(self.model, self.priors) != "core":
             raise InputError(
-                f"method={self.method}: has no options of the full model; leave them out, or use "
-                "--method hierarchical"
+                f"method={self.method}: has no options of the hierarchical model; leave them out, "
+                "or use --method full"
             )
         for rate in self.rates:
             if not 0 < rate < 1:
                 raise InputError(f"success={rate}: must be strictly between 0 and 1")
         self.facts.check(self.model, dated=self.release_dates is not None)
+
+    @property
+    def seed(self) -> int:
+        """The only source of randomness."""
+        return self.sampler.seed
+
+    @property
+    def chosen(self) -> Method:
+        """The method with its options."""
+        if self.method == "regression":
+            return Regression(options=self.regression)
+        if self.method == "exact":
+            return Exact()
+        return Hierarchical(
+            name=variant_name(self.method, self.model),
+            options=self.model,
+            priors=self.priors,
+            sampler=self.sampler,
+            patient=self.patient,
+        )
 
 
 @dataclass(frozen=True)
@@ -121,11 +126,9 @@ class Analysis:
 class _Found:
     """What one method found."""
 
-    horizons: Horizons
+    estimate: Estimate
     settings: dict[str, Any]
     diagnostics: dict[str, Any]
-    spread: Spread
-    fit: HorizonFit | None = None
     predictive: PredictiveChecks | None = None
 
 
@@ -146,7 +149,7 @@ def read_design(
     dates = read_release_dates(options.release_dates)
     tally = read_tally(runs, filters=options.filters, progress=progress)
     design = place_agents(build_design(tally), options.model, dates, options.facts)
-    notes = [*design.notes, *undated_note(design, dates)]
+    notes = [*design.notes, *undated_note(design.agents, dates)]
     for note in notes:
         progress.note(note)
     return DesignRead(design, dates, tally.sha256, notes)
@@ -166,24 +169,37 @@ def analyse(
     timing = {"load": loaded - began, **seconds, "total": time.perf_counter() - began}
     outputs = Outputs(
         kind=f"horizon/{options.method}",
-        horizons=horizons_table(design, found.horizons, release_dates=read.dates),
+        horizons=horizons_table(design, found.estimate, release_dates=read.dates),
         diagnostics={**found.diagnostics, "seconds": timing},
         settings={
-            "method": options.method,
+            "method": options.chosen.name,
             "filters": [str(condition) for condition in options.filters],
             **found.settings,
         },
         inputs=read.inputs,
-        fit=found.fit,
+        fit=found.estimate.fit,
         tables=tables,
         notes=[*read.notes, *late],
     )
-    return Analysis(design, outputs, found.fit, found.predictive)
+    return Analysis(design, outputs, found.estimate.fit, found.predictive)
 
 
 def _fit(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    method = {"hierarchical": _hierarchical, "frequentist": _frequentist, "grid": _grid}
-    return method[options.method](design, options, progress)
+    method = options.chosen
+    estimate = method.fit(design, seed=options.seed, progress=progress)
+    settings = {"seed": options.seed, **method.settings}
+    if (fit := estimate.fit) is None:
+        return _Found(estimate, settings, dict(_NOTHING_SAMPLED))
+    settings |= {
+        "priors": {
+            name: getattr(fit.priors, name) for name in priors_in_effect(fit.options, fit.point)
+        },
+        "sampler_used": fit.sampler,
+        "agents": options.facts,
+    }
+    predictive = predict(design, options.model, fit.point, seed=options.seed)
+    diagnostics = fit_diagnostics(fit, predictive.checks())
+    return _Found(estimate, settings, diagnostics, predictive)
 
 
 def _further_tables(
@@ -192,12 +208,13 @@ def _further_tables(
     """Return pairs, domains, trend and rates by file name, and what is to be said of them."""
     import pandas as pd
 
-    tables = {"pairs.csv": pairs_table(design.agents, found.spread.typical(0.5))}
-    if found.fit is not None and options.model.trend != "none":
-        tables |= trend_files([trend_of_fit(found.fit)])
+    estimate, fit = found.estimate, found.estimate.fit
+    tables = {"pairs.csv": pairs_table(design.agents, estimate.log2_horizons(kind="typical"))}
+    if fit is not None and options.model.trend != "none":
+        tables |= trend_files([trend_of_fit(fit)])
     if options.rates:
-        tables["rates.csv"] = rates_table(design, found.spread, options.rates)
-    domains = [domains_table(found.fit)] if found.fit is not None else []
+        tables["rates.csv"] = rates_table(estimate, options.rates)
+    domains = [domains_table(fit)] if fit is not None else []
     notes: list[str] = []
     if options.by_source:
         refitted, notes = _refit_sources(design, options, progress)
@@ -217,59 +234,9 @@ def _refit_sources(
     for part in parts:
         progress.note(f"{part.domain.name} alone: {len(part.design.tasks)} tasks")
         found = _fit(part.design, alone, progress)
-        tables.append(refitted_table(part, found.horizons))
+        tables.append(refitted_table(part, found.estimate))
         if not found.diagnostics["converged"]:
             notes.append(f"{part.domain.name} alone did not converge: do not rely on its rows")
     for note in notes:
         progress.note(note)
     return tables, notes
-
-
-def _hierarchical(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    from tidegauge.horizon.sampler.fit import (
-        fit_horizon,
-    )  # the sampler is slow to import: faults first
-
-    fit = fit_horizon(
-        design,
-        priors=options.priors,
-        options=options.model,
-        sampler=options.sampler,
-        patient=options.patient,
-        progress=progress,
-    )
-    predictive = predict(design, options.model, fit.point, seed=options.sampler.seed)
-    settings = {
-        "model": model_name(options.model, options.priors),
-        "options": fit.options,
-        "priors": {
-            name: getattr(fit.priors, name) for name in priors_in_effect(fit.options, fit.point)
-        },
-        "sampler": options.sampler,
-        "sampler_used": fit.sampler,
-        "agents": options.facts,
-    }
-    return _Found(
-        horizons=horizons_of_fit(fit),
-        settings=settings,
-        diagnostics=fit_diagnostics(fit, predictive.checks()),
-        spread=spread_of_fit(fit),
-        fit=fit,
-        predictive=predictive,
-    )
-
-
-def _frequentist(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    fit = fit_frequentist(design, options=options.frequentist, progress=progress)
-    settings = {"frequentist": options.frequentist}
-    horizons, spread = horizons_of_bootstrap(design, fit), spread_of_bootstrap(design, fit)
-    return _Found(horizons, settings, dict(_NOTHING_SAMPLED), spread)
-
-
-def _grid(design: Design, options: AnalysisOptions, progress: Progress) -> _Found:
-    with progress.step("summing each agent's posterior"):
-        grids = fit_grid(design)
-        horizons = horizons_of_grid(design, grids)
-    priors = {name: getattr(DEFAULT_PRIORS, name) for name in ("alpha", "beta")}
-    spread = spread_of_grid(grids, seed=options.sampler.seed)
-    return _Found(horizons, {"priors": priors}, dict(_NOTHING_SAMPLED), spread)

@@ -11,6 +11,8 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from tidegauge.io import atomic_folder
+
 INK, ACCENT, SECOND, MUTED = "#1f2937", "#0f766e", "#b45309", "#9ca3af"
 PNG_SCALE = 2.0
 
@@ -42,6 +44,13 @@ def save_chart(chart: alt.TopLevelMixin, stem: Path) -> list[Path]:
     png.write_bytes(vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
     svg.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
     return [png, svg]
+
+
+def save_charts(charts: Mapping[str, alt.TopLevelMixin], folder: Path) -> None:
+    """Write every chart as PNG and SVG under its name, all together or none."""
+    with atomic_folder(folder) as staging:
+        for name, chart in charts.items():
+            save_chart(chart, staging / name)
 
 
 def chart_svg(chart: alt.TopLevelMixin) -> str:

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, cast
@@ -79,41 +80,43 @@ _decode = msgspec.json.Decoder(RunRecord, strict=True).decode
 _decode_any = msgspec.json.Decoder().decode
 
 
-class RunReader:
-    """Iterate over the valid records of a file; `raise_problems` when done.
-
-    Parameters
-    ----------
-    source : path or ``-``
-        Plain or gzip; ``-`` reads stdin.
-    keep_unknown : bool
-        Keep columns that METR's format does not name, for a round trip.
+class RecordSource(ABC):
+    """Iterate over the valid records of some input; `raise_problems` when done.
 
     Attributes
     ----------
+    name : str
+        What faults call the input.
     line : int
-        Number of the line last read, from 1.
+        Number of the line or row last read, from 1.
     sha256 : hash
-        Of the uncompressed bytes read so far.
+        Of what was read so far.
     n_rows : int
         Records yielded so far.
     """
 
-    def __init__(self, source: Path | str, *, keep_unknown: bool = False) -> None:
-        self.name = "<stdin>" if str(source) == "-" else str(source)
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.line = 0
         self.n_rows = 0
         self.sha256 = hashlib.sha256()
-        self._source = source
-        self._keep_unknown = keep_unknown
         self._problems: list[str] = []
         self._n_problems = 0
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[RunRecord]:
+        """Yield the valid records, and report the faults of the others."""
+
+    @property
+    def where(self) -> str:
+        """The place last read, as faults name it."""
+        return f"{self.name}:{self.line}"
 
     def report(self, problem: str) -> None:
         """Add a fault of the current line, as ``field=value: what; what to do``."""
         self._n_problems += 1
         if len(self._problems) < SHOWN_PROBLEMS:
-            self._problems.append(f"{self.name}:{self.line}: {problem}")
+            self._problems.append(f"{self.where}: {problem}")
 
     def raise_problems(self) -> None:
         """Raise what was found.
@@ -125,9 +128,74 @@ class RunReader:
         """
         if not self._n_problems and not self.n_rows:
             self.line = 1
-            self.report("no run record in this file; one JSON object a line is expected")
+            self.report(self._nothing_read)
         if self._n_problems:
             raise RunFileError(self._problems, self._n_problems)
+
+    _nothing_read = "no run record in this file; one JSON object a line is expected"
+
+    def _sound_row(self, row: Mapping[str, Any], *, keep_unknown: bool) -> RunRecord | None:
+        """Report every fault of a row, or return its record."""
+        if not is_unicode(row):
+            self.report("half of a surrogate pair (\\ud800 to \\udfff): write the whole character")
+            return None
+        problems = list(row_faults(row))
+        for problem in problems:
+            self.report(problem)
+        return None if problems else _convert(row, keep_unknown=keep_unknown)
+
+
+class RowReader(RecordSource):
+    """The records of rows that are already in memory, such as those of a data frame.
+
+    Parameters
+    ----------
+    rows : iterable of mapping
+        Field to value; None and NaN are values that are not there.
+    keep_unknown : bool
+        Keep columns that METR's format does not name.
+    """
+
+    _nothing_read = "no run record in this table; one row a run is expected"
+
+    def __init__(
+        self, rows: Iterable[Mapping[str, Any]], *, name: str = "table", keep_unknown: bool = False
+    ) -> None:
+        super().__init__(name)
+        self._rows = rows
+        self._keep_unknown = keep_unknown
+
+    @property
+    def where(self) -> str:
+        """The row last read."""
+        return f"{self.name}, row {self.line}"
+
+    def __iter__(self) -> Iterator[RunRecord]:
+        for given in self._rows:
+            self.line += 1
+            row = {str(name): value for name, value in given.items() if _is_there(value)}
+            self.sha256.update(json.dumps(row, default=str).encode() + b"\n")
+            record = self._sound_row(row, keep_unknown=self._keep_unknown)
+            if record is not None:
+                self.n_rows += 1
+                yield record
+
+
+class RunReader(RecordSource):
+    """The records of a file, one line at a time.
+
+    Parameters
+    ----------
+    source : path or ``-``
+        Plain or gzip; ``-`` reads stdin.
+    keep_unknown : bool
+        Keep columns that METR's format does not name, for a round trip.
+    """
+
+    def __init__(self, source: Path | str, *, keep_unknown: bool = False) -> None:
+        super().__init__("<stdin>" if str(source) == "-" else str(source))
+        self._source = source
+        self._keep_unknown = keep_unknown
 
     def __iter__(self) -> Iterator[RunRecord]:
         for raw in self._lines():
@@ -200,13 +268,7 @@ class RunReader:
         if not isinstance(row, dict):
             self.report(f"{show_value(row)}: not a JSON object; write one object a line")
             return None
-        if not is_unicode(row):
-            self.report("half of a surrogate pair (\\ud800 to \\udfff): write the whole character")
-            return None
-        problems = list(row_faults(row))
-        for problem in problems:
-            self.report(problem)
-        return None if problems else _convert(row, keep_unknown=self._keep_unknown)
+        return self._sound_row(row, keep_unknown=self._keep_unknown)
 
 
 def read_runs(source: Path | str, *, keep_unknown: bool = True) -> Iterator[RunRecord]:
@@ -277,6 +339,10 @@ def _is_sound(record: RunRecord) -> bool:
         and type(ended) in (int, float)
         and -TOO_LARGE < began <= ended < TOO_LARGE
     )
+
+
+def _is_there(value: Any) -> bool:
+    return value is not None and value == value  # NaN is how tables write nothing
 
 
 def _convert(row: Mapping[str, Any], *, keep_unknown: bool) -> RunRecord:

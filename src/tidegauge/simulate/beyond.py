@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, roots_hermitenorm
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from tidegauge.arrays import FloatArray, IntArray
 
 _NODES, _WEIGHTS = roots_hermitenorm(80)
 _SCORE_CONCENTRATION = 4.0  # of continuous scores around the chance of success

@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
 from tidegauge.schema.osic import SMOKING_STATUSES, VISIT_COLUMNS
-
-FloatArray = NDArray[np.float64]
 
 # Shares of patients.
 _MALE_SHARE = 0.80

@@ -10,8 +10,8 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.io import atomic_folder
 from tidegauge.manifest import MANIFEST, manifest, write_json
 from tidegauge.progress import SILENT, Progress
@@ -25,9 +25,6 @@ from tidegauge.simulate.runs import (
     RunsTruth,
     SimulatedRuns,
 )
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _EPOCH_MS = 1_735_689_600_000  # 1 January 2025: runs need some clock
 _RE_BENCH_WINDOW_MINUTES = 480.0

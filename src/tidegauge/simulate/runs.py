@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.errors import InputError
 from tidegauge.simulate.beyond import Beyond, draw_beyond
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 HCAST, SWAA, RE_BENCH = "HCAST", "SWAA", "RE-Bench"
 DOUBLING_DAYS = 210.0  # of the horizon over release dates: about seven months

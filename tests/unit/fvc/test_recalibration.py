@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tidegauge.arrays import FloatArray
 from tidegauge.fvc.data.cohort import Cohort, Questions
 from tidegauge.fvc.forecasters import laplace_draws
 from tidegauge.fvc.forecasters.stack import blend_draws, fit_stack
 from tidegauge.fvc.recalibration import Calibration, fit_calibration
-from tidegauge.scores import FloatArray
 
 
 @pytest.fixture

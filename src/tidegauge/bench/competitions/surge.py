@@ -10,14 +10,12 @@ import csv
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.bench.competitions.base import Answers, Columns, Competition
 from tidegauge.errors import InputError
 from tidegauge.progress import Progress
 from tidegauge.schema.submission import NumberColumn, SubmissionForm
-
-FloatArray = NDArray[np.float64]
 
 FEATURES = ("pressure_hpa", "wind_m_per_s", "wind_from_degrees", "tide_cm", "hour_of_storm")
 HEADER = ("row_id", "storm", *FEATURES, "surge_cm")

@@ -11,7 +11,13 @@ import click
 from tidegauge.cli.horizon.compare import compare_command
 from tidegauge.cli.horizon.imports import import_group
 from tidegauge.cli.horizon.multiverse import multiverse_command
-from tidegauge.cli.horizon.options import agent_options, filter_options, model_options
+from tidegauge.cli.horizon.options import (
+    agent_options,
+    filter_options,
+    method_options,
+    model_options,
+    sampler_options,
+)
 from tidegauge.cli.horizon.report import report
 from tidegauge.cli.horizon.trend import trend_command
 from tidegauge.cli.options import (
@@ -145,13 +151,7 @@ def graph(
 @horizon.command()
 @runs_argument
 @out_option
-@click.option(
-    "--method",
-    type=Choice(["hierarchical", "frequentist", "grid"]),
-    default="hierarchical",
-    show_default=True,
-)
-@model_options
+@method_options
 @agent_options
 @filter_options
 @click.option(
@@ -164,25 +164,28 @@ def graph(
 )
 @click.option("--by-source", is_flag=True, help="Refit each task source alone, in domains.csv.")
 @click.option("--plots", is_flag=True, help="Save the checks as PNG and SVG too.")
-@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
-@click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
-@click.option("--chains", type=click.IntRange(1), help="Chains (4).")
+@sampler_options
 @click.option(
     "--regularisation",
     type=click.FloatRange(min=0, min_open=True),
     default=1e-5,
     show_default=True,
-    help="Ridge of --method frequentist; METR's first paper used 0.1.",
+    help="Ridge of the regression; METR's first paper used 0.1.",
 )
 @click.option(
     "--weights",
+    "weighting",
     type=Choice(["invsqrt", "equal", "none"]),
     default="invsqrt",
     show_default=True,
-    help="Task weights of --method frequentist.",
+    help="Task weights of the regression.",
 )
 @click.option(
-    "--replicates", type=click.IntRange(1), default=1000, show_default=True, help="Bootstrap size."
+    "--replicates",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Bootstrap replicates of the regression.",
 )
 @seed_option
 @json_option
@@ -208,34 +211,37 @@ def fit(
     options = _analysis_options(**choices)
     check_writable(out)
     analysis = analyse(runs, options, progress=progress)
-    outputs = analysis.outputs
-    if plots:
-        from tidegauge.report.horizon.fit_charts import fit_plots
-
-        outputs = dataclasses.replace(outputs, plots=fit_plots(analysis))
     with progress.step(f"writing {out}"):
-        write_outputs(outputs, out)
+        write_outputs(analysis.outputs, out)
     if as_json:
-        print_tables(out, ["horizons"], diagnostics=outputs.diagnostics)
+        print_tables(out, ["horizons"], diagnostics=analysis.outputs.diagnostics)
     else:
-        echo_horizons(outputs.horizons)
-    return _echo_verdict(analysis)
+        echo_horizons(analysis.outputs.horizons)
+    code = _echo_verdict(analysis)
+    if plots:  # last: a chart that cannot be drawn must not cost the fit
+        from tidegauge.report.charts import save_charts
+        from tidegauge.report.horizon.fit_charts import fit_charts
+
+        with progress.step("drawing"):
+            save_charts(fit_charts(analysis), out / "plots")
+    return code
 
 
-def _analysis_options(choice: ModelChoice, seed: int, **choices: Any) -> Any:
+def _analysis_options(
+    method: str, choice: ModelChoice, seed: int, sizes: dict[str, int], **choices: Any
+) -> Any:
     from tidegauge.horizon.analysis import AnalysisOptions
-    from tidegauge.horizon.methods.regression import FrequentistOptions
+    from tidegauge.horizon.methods.regression import RegressionOptions
     from tidegauge.horizon.model.options import DEFAULT_SAMPLER
 
-    taken = {name: choices.pop(name) for name in ("draws", "tune", "chains")}
-    sizes = {name: size for name, size in taken.items() if size}
-    regression = {name: choices.pop(name) for name in ("weights", "regularisation", "replicates")}
+    regression = {name: choices.pop(name) for name in ("weighting", "regularisation", "replicates")}
     return AnalysisOptions(
+        method=method,
         model=choice.options,
         priors=choice.priors,
         sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
         patient=not sizes,  # who names the sizes gets exactly those
-        frequentist=FrequentistOptions(seed=seed, **regression),
+        regression=RegressionOptions(**regression),
         **choices,
     )
 

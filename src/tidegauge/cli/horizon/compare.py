@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.horizon.options import filter_options
+from tidegauge.cli.horizon.options import (
+    filter_options,
+    note,
+    release_dates_option,
+    workers_option,
+)
 from tidegauge.cli.options import (
     Choice,
     json_option,
@@ -17,21 +22,21 @@ from tidegauge.cli.options import (
     seed_option,
 )
 from tidegauge.cli.output import print_tables
+from tidegauge.horizon.methods.registry import NAMES, VARIANTS, current_name
 
 if TYPE_CHECKING:
     from tidegauge.horizon.data.filters import RowFilter
     from tidegauge.progress import Progress
 
-# As studies/folds.py and methods/registry.py have them, without importing those for --help.
+# As studies/held_out.py has them, without importing it for --help.
 _KINDS = ("task", "family", "agent")
-_METHODS = (
-    *("frequentist", "grid", "core", "full", "core-censor"),
-    *("core-residual-task", "core-residual-family", "core-student-t", "core-weibull"),
-    *("core-per-source", "core-half-normal-2", "core-half-cauchy-1", "core-noise-growth"),
-    *("core-rounding", "core-estimate-bias", "core-discrimination", "core-pooled"),
-    *("core-pooled-lab", "core-pooled-family", "core-continuous"),
-)
 _ALL = "all"
+
+
+def _methods(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[str]:
+    """Return the methods as they are spelt now; ``all`` is every one there is a name for."""
+    names = [current_name(text, note) for text in value]
+    return [*NAMES, *VARIANTS] if _ALL in names else names
 
 
 def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str) -> int | None:
@@ -49,12 +54,13 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 @click.option(
     "--method",
     "methods",
-    type=Choice((*_METHODS, _ALL)),
     multiple=True,
-    default=_METHODS[:4],
+    default=NAMES,
     show_default=True,
-    callback=lambda ctx, parameter, value: _METHODS if _ALL in value else value,
-    help="What to compare: core-... is core with that one option. May be repeated.",
+    metavar="NAME[:OPTION=VALUE,...]",
+    callback=_methods,
+    help="regression, exact, core, full, or a variant, as full:noise=student_t; all also has core "
+    "with each option changed alone. May be repeated.",
 )
 @click.option(
     "--by",
@@ -72,6 +78,8 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
     callback=_number_of_folds,
     help="Folds of each kind; all holds out one at a time.",
 )
+@release_dates_option
+@workers_option
 @filter_options
 @seed_option
 @json_option
@@ -79,9 +87,11 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 def compare_command(
     runs: tuple[str, ...],
     out: Path,
-    methods: tuple[str, ...],
+    methods: list[str],
     by: tuple[str, ...],
     folds: int | None,
+    release_dates: Path | None,
+    workers: int | None,
     filters: tuple[RowFilter, ...],
     seed: int,
     as_json: bool,
@@ -98,7 +108,15 @@ def compare_command(
     from tidegauge.io import check_writable
 
     check_writable(out)
-    options = CompareOptions(methods=methods, by=by, folds=folds, seed=seed, filters=filters)
+    options = CompareOptions(
+        methods=methods,
+        by=by,
+        folds=folds,
+        seed=seed,
+        workers=workers,
+        release_dates=release_dates,
+        filters=filters,
+    )
     comparison = compare(runs, options, progress=progress)
     from tidegauge.report.horizon.comparison_charts import (
         comparison_plots,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.horizon.options import filter_options
+from tidegauge.cli.horizon.options import filter_options, release_dates_option, workers_option
 from tidegauge.cli.options import (
     Choice,
     json_option,
@@ -29,7 +29,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command("multiverse")
 @runs_argument
 @out_option
-@click.option("--release-dates", type=_yaml_file, help="YAML of agents and dates, as METR's.")
+@release_dates_option
 @click.option("--grid", type=_yaml_file, help="YAML of the universes; 64 of our own without it.")
 @click.option("--universes", type=click.IntRange(1), help="Fit so many of them, drawn at random.")
 @click.option("--sensitivity", is_flag=True, help="Also change every prior in turn.")
@@ -42,7 +42,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="The model of --sensitivity and --influence.",
 )
 @click.option("--plots", is_flag=True, help="Save the charts as PNG and SVG too.")
-@click.option("--workers", type=click.IntRange(1), help="Processes; one a core without it.")
+@workers_option
 @filter_options
 @seed_option
 @json_option

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.horizon.options import agent_options, filter_options, model_options
+from tidegauge.cli.horizon.options import (
+    agent_options,
+    filter_options,
+    model_options,
+    sampler_options,
+)
 from tidegauge.cli.options import (
     json_option,
     out_option,
@@ -33,9 +38,7 @@ if TYPE_CHECKING:
 @model_options
 @agent_options
 @filter_options
-@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
-@click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
-@click.option("--chains", type=click.IntRange(1), help="Chains (4).")
+@sampler_options
 @seed_option
 @json_option
 @quiet_option
@@ -49,7 +52,7 @@ def trend_command(
     seed: int,
     as_json: bool,
     progress: Progress,
-    **sizes: int | None,
+    sizes: dict[str, int],
 ) -> int:
     """Fit every shape of trend of horizons over release date, compare and stack them.
 
@@ -64,13 +67,12 @@ def trend_command(
 
     if release_dates is None:
         raise InputError("a trend needs --release-dates, a YAML of agents and dates")
-    given = {name: size for name, size in sizes.items() if size}
     options = TrendOptions(
         release_dates=release_dates,
         model=choice.options,
         priors=choice.priors,
-        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **given),
-        patient=not given,  # who names the sizes gets exactly those
+        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
+        patient=not sizes,  # who names the sizes gets exactly those
         facts=facts,
         filters=filters,
     )

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.schema.osic import SCORED_VISITS
-from tidegauge.scores import FloatArray
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegauge.fvc.data.cohort import Baselines, IntArray
-from tidegauge.scores import FloatArray
+from tidegauge.arrays import FloatArray, IntArray
+from tidegauge.fvc.data.cohort import Baselines
 
 TABLE_COVARIATES = (
     "current_smoker",

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
-from tidegauge.scores import FloatArray
 
 DRAWS = 100
 Array = NDArray[Any]

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.fvc.forecasters import Array, State, laplace_draws
-from tidegauge.scores import CONFIDENCE_FLOOR_ML, ERROR_CAP_ML, FloatArray
+from tidegauge.scores import CONFIDENCE_FLOOR_ML, ERROR_CAP_ML
 
 DEFAULT_CONFIDENCE_ML = 300.0
 

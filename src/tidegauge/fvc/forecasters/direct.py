@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from tidegauge.fvc.data.cohort import Baselines, Cohort, IntArray, Questions
+from tidegauge.arrays import FloatArray, IntArray
+from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.fvc.data.covariates import (
     FeatureScaling,
     column_numbers,
@@ -24,7 +25,7 @@ from tidegauge.fvc.data.covariates import (
     table_covariates,
 )
 from tidegauge.fvc.forecasters import Array, State, laplace_draws
-from tidegauge.scores import CONFIDENCE_FLOOR_ML, ERROR_CAP_ML, FloatArray
+from tidegauge.scores import CONFIDENCE_FLOOR_ML, ERROR_CAP_ML
 
 CENTRE_WEEKS, SPREAD_WEEKS = 38.0, 20.0  # of the visits that score
 _SMOOTHING_ML = 4.0  # rounds the corner of |error|, so that L-BFGS may be used

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.special import stdtrit
 from scipy.stats import gamma, norm, qmc
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.fvc.data.cohort import Baselines, Cohort, IntArray, Questions
+from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.fvc.data.covariates import TABLE_COVARIATES, FeatureScaling, column_numbers
 from tidegauge.fvc.forecasters import DRAWS, Array, State, reduce_draws
 from tidegauge.fvc.model.design import (
@@ -26,7 +27,6 @@ from tidegauge.fvc.model.design import (
     design_cohort,
     design_patients,
 )
-from tidegauge.scores import FloatArray
 
 KEPT_DRAWS = 1000
 _LEVEL_GRID = 16  # quantiles of the first visit's noise precision

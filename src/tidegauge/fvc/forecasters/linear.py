@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.fvc.forecasters import Array, State, laplace_draws
 from tidegauge.fvc.forecasters.carry import constant_confidence_ml
-from tidegauge.scores import FloatArray
 
 DEFAULT_SLOPE_ML_PER_WEEK = -4.0
 

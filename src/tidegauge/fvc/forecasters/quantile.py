@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegauge.fvc.data.cohort import Baselines, Cohort, IntArray, Questions
+from tidegauge.arrays import FloatArray, IntArray
+from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions
 from tidegauge.fvc.data.covariates import column_numbers, level_scale, table_covariates
 from tidegauge.fvc.forecasters import LAPLACE_SHAPE, Array, State
-from tidegauge.scores import FloatArray
 
 LEVELS = np.array([0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
 _LEAST_VISITS = 30

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegauge.fvc.data.cohort import Baselines, IntArray, Questions
+from tidegauge.arrays import FloatArray, IntArray
+from tidegauge.fvc.data.cohort import Baselines, Questions
 from tidegauge.fvc.forecasters import Fitted
 from tidegauge.fvc.recalibration import Calibration
-from tidegauge.scores import ERROR_CAP_ML, FloatArray, laplace_log_likelihood
+from tidegauge.scores import ERROR_CAP_ML, laplace_log_likelihood
 
 POSSIBLE_FVC_ML = (100.0, 9_900.0)
 _STEPS = 4  # weights in quarters: finer ones could not be told apart

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.priors import Prior, half_normal, normal
-from tidegauge.fvc.data.cohort import Baselines, Cohort, IntArray
+from tidegauge.fvc.data.cohort import Baselines, Cohort
 from tidegauge.fvc.data.covariates import (
     TYPICAL_FVC_ML,
     FeatureScaling,
@@ -26,7 +27,6 @@ from tidegauge.fvc.data.covariates import (
     level_scale,
     table_covariates,
 )
-from tidegauge.scores import FloatArray
 
 TIME_WEEKS = 38.0  # slopes are per 38 weeks, the typical gap of a visit that scores
 SCALARS = (

@@ -16,9 +16,9 @@ from pydicom.dataset import FileMetaDataset
 from pydicom.pixels import pixel_array
 from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
+from tidegauge.arrays import FloatArray
 from tidegauge.fvc.scans.hounsfield import Encoding, to_hu
 from tidegauge.fvc.scans.series import (
-    FloatArray,
     Image,
     ScanError,
     SliceInfo,

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from tidegauge.arrays import FloatArray
 from tidegauge.fvc.scans.segmentation import Lungs
 from tidegauge.fvc.scans.series import Volume
-
-FloatArray = NDArray[np.float64]
 
 _LOWEST_HU, _HIGHEST_HU = -1024, 3071
 _levels_hu = np.arange(_LOWEST_HU, _HIGHEST_HU + 1, dtype=float)

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
 
-FloatArray = NDArray[np.float64]
 Image = NDArray[np.int16]
 
 AIR_HU = -1024

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.io import read_yaml
-
-FloatArray = NDArray[np.float64]
 
 DAYS_PER_YEAR = 365.25
 UNKNOWN_GROUP = "other"
@@ -66,21 +64,69 @@ def group_names(design: Design, pooling: str) -> tuple[str, ...]:
     return tuple(tell(agent) for agent in design.agents)
 
 
-def read_groups(path: Path | None) -> dict[str, str]:
-    """Read a YAML file that maps agents to the lab or model family they are pooled with.
+def read_release_dates(
+    given: Path | str | Mapping[str, datetime.date | str] | None,
+) -> dict[str, datetime.date]:
+    """Return release dates by agent, from a mapping or from METR's YAML.
+
+    Parameters
+    ----------
+    given : mapping, path or None
+        Agents to dates (or texts of them); a file has the mapping itself, or under ``date``.
 
     Raises
     ------
     InputError
         Not such a mapping.
     """
-    content = read_yaml(path) if path is not None else {}
-    if not isinstance(content, dict) or (path is not None and not content):
-        raise InputError(f"{path}: must map agents to groups, as 'GPT-4o: OpenAI'")
+    if given is None:
+        return {}
+    content: Any = given
+    where = "release_dates"
+    if isinstance(given, Path | str):
+        content, where = read_yaml(Path(given)), str(given)
+    if isinstance(content, Mapping):
+        content = content.get("date", content)
+    if not isinstance(content, Mapping):
+        raise InputError(f"{where}: must map agents to dates, as 'date: {{GPT-4o: 2024-05-13}}'")
+    found = {}
+    for agent, value in content.items():
+        try:
+            # YAML makes dates, dates with a time of day, or texts of them.
+            found[str(agent)] = datetime.datetime.fromisoformat(str(value)).date()
+        except ValueError:
+            raise InputError(
+                f"{where}: {agent}={value}: not a date; write it as 2024-05-13"
+            ) from None
+    return found
+
+
+def read_groups(given: Path | str | Mapping[str, str] | None) -> dict[str, str]:
+    """Return the lab or model family that agents are pooled with, from a mapping or a YAML file.
+
+    Raises
+    ------
+    InputError
+        Not such a mapping.
+    """
+    if given is None:
+        return {}
+    content: Any = given
+    where = "groups"
+    if isinstance(given, Path | str):
+        content, where = read_yaml(Path(given)), str(given)
+    if not isinstance(content, Mapping) or (not content and content is not given):
+        raise InputError(f"{where}: must map agents to groups, as 'GPT-4o: OpenAI'")
     for agent, group in content.items():
         if isinstance(group, dict | list) or group is None or not str(group).strip():
-            raise InputError(f"{path}: {agent}={group}: must be the name of a group")
+            raise InputError(f"{where}: {agent}={group}: must be the name of a group")
     return {str(agent): str(group) for agent, group in content.items()}
+
+
+def undated_note(agents: Sequence[str], dates: Mapping[str, datetime.date]) -> list[str]:
+    """Name the agents that have no release date, where others have."""
+    missing = [agent for agent in agents if agent not in dates]
+    return [f"no release date for {', '.join(missing)}"] if dates and missing else []
 
 
 def with_agent_facts(

@@ -6,16 +6,17 @@ Agent runs become counts per (agent, task); human runs and one entry per task ar
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 from tidegauge.errors import InputError, RunFileError
 from tidegauge.horizon.data.filters import RowFilter, Sieve
 from tidegauge.progress import SILENT, Progress
 from tidegauge.schema.faults import HUMAN, show_value
-from tidegauge.schema.runs import RunReader, RunRecord
+from tidegauge.schema.runs import RecordSource, RowReader, RunReader, RunRecord
 
 RE_BENCH = "RE-Bench"
 UNKNOWN_SOURCE = "unknown"
@@ -99,7 +100,7 @@ class Tally:
     conflicts: str = "error"
     _seen: set[int] = field(default_factory=set, repr=False)
 
-    def add(self, record: RunRecord, reader: RunReader) -> None:
+    def add(self, record: RunRecord, reader: RecordSource) -> None:
         """Count one record; a disagreement with an earlier row of its task is a fault."""
         self.n_rows += 1
         entry = self.tasks.get(record.task_id)
@@ -163,15 +164,43 @@ def read_tally(
     InputError
         A filter on a field that no record has, or filters that leave no agent run.
     """
+    tally, sieve = _tally(conflicts), Sieve(filters)
+    kept = _distinct(sources, tally)
+    return _count(
+        [RunReader(source, keep_unknown=sieve.needs_unknown) for source in kept],
+        tally,
+        sieve,
+        progress,
+    )
+
+
+def count_rows(
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    filters: Sequence[RowFilter] = (),
+    conflicts: str = "error",
+    progress: Progress = SILENT,
+) -> Tally:
+    """Count rows that are in memory by the same rules as those of a file."""
+    sieve = Sieve(filters)
+    reader = RowReader(rows, keep_unknown=sieve.needs_unknown)
+    return _count([reader], _tally(conflicts), sieve, progress)
+
+
+def _tally(conflicts: str) -> Tally:
     if conflicts not in CONFLICTS:
         raise InputError(f"conflicts={conflicts}: must be one of {', '.join(CONFLICTS)}")
-    tally, sieve = Tally(conflicts=conflicts), Sieve(filters)
+    return Tally(conflicts=conflicts)
+
+
+def _count(
+    readers: Sequence[RecordSource], tally: Tally, sieve: Sieve, progress: Progress
+) -> Tally:
     problems: list[str] = []
     n_problems = 0
-    for source in _distinct(sources, tally):
-        reader = RunReader(source, keep_unknown=sieve.needs_unknown)
+    for reader in readers:
         with progress.step(f"reading {reader.name}") as step:
-            for record in sieve(reader) if filters else reader:
+            for record in sieve(reader) if sieve.filters else reader:
                 tally.add(record, reader)
                 if tally.n_rows % _ROWS_PER_UPDATE == 0:
                     step.update(tally.n_rows)
@@ -184,7 +213,7 @@ def read_tally(
     if not n_problems and (problem := sieve.problem(any_agent=bool(tally.cells))):
         raise InputError(problem)
     if not n_problems and not tally.cells:
-        names = ", ".join(map(str, sources))
+        names = ", ".join(reader.name for reader in readers)
         problems, n_problems = [f"{names}: no agent runs, every alias is 'human'; add some"], 1
     if n_problems:
         raise RunFileError(problems, n_problems)
@@ -247,14 +276,14 @@ def _note_repeats(tally: Tally) -> None:
     tally._seen.clear()
 
 
-def _entry_of(record: RunRecord, reader: RunReader) -> TaskEntry:
+def _entry_of(record: RunRecord, reader: RecordSource) -> TaskEntry:
     return TaskEntry(
         family=record.task_family,
         human_minutes=record.human_minutes,
         human_source=record.human_source,
         task_source=record.task_source or None,
         usual_source=RE_BENCH if record.task_id.startswith("ai_rd_") else UNKNOWN_SOURCE,
-        where=f"{reader.name}:{reader.line}",
+        where=reader.where,
         human_score=_number(record.human_score),
     )
 
@@ -271,7 +300,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _agree(entry: TaskEntry, record: RunRecord, reader: RunReader, *, conflicts: str) -> bool:
+def _agree(entry: TaskEntry, record: RunRecord, reader: RecordSource, *, conflicts: str) -> bool:
     if (
         entry.family == record.task_family
         and entry.human_minutes == record.human_minutes

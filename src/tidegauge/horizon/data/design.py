@@ -6,29 +6,26 @@ rows in the file never matters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import BoolArray, FloatArray, IntArray
 from tidegauge.horizon.data import provenance
 from tidegauge.horizon.data.counts import RE_BENCH, HumanRun, Tally, TaskEntry
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 BASELINE = "baseline"
 _SAME_MINUTES = 1e-3  # durations are whole milliseconds, human_minutes has three decimals
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Design:
-    """What every horizon model is fitted to.
+    """What every horizon model is fitted to. Two are equal where all their data are.
 
     Attributes
     ----------
@@ -87,6 +84,15 @@ class Design:
     agent_groups: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Design):
+            return NotImplemented
+        names = (field.name for field in fields(self) if field.name != "notes")
+        return all(_is_same(getattr(self, name), getattr(other, name)) for name in names)
+
+    def __hash__(self) -> int:
+        return hash((self.agents, self.tasks, self.families, float(self.attempts.sum())))
+
     @property
     def log2_minutes(self) -> FloatArray:
         """The file's own task lengths in log2 minutes."""
@@ -139,6 +145,12 @@ def build_design(tally: Tally) -> Design:
         task_provenance=tuple(said_of.get(task, "") for task in tasks),
         notes=(*tally.notes, *notes, *split_notes, *estimate_notes, *_odd_notes(tally, won)),
     )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    return bool(one == other)
 
 
 def human_table(design: Design) -> pd.DataFrame:

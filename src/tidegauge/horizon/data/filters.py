@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegauge.errors import InputError, did_you_mean
 from tidegauge.schema.faults import HUMAN
-from tidegauge.schema.runs import KNOWN_FIELDS, RunReader, RunRecord
+from tidegauge.schema.runs import KNOWN_FIELDS, RecordSource, RunRecord
 
 # They tell agents apart: a choice among agents is no reason to lose the human times.
 AGENT_FIELDS = frozenset({"alias", "model", "scaffold"})
@@ -113,7 +113,7 @@ class Sieve:
         """Whether a filter asks for a field that METR's format does not name."""
         return any(condition.name not in KNOWN_FIELDS for condition in self.filters)
 
-    def __call__(self, reader: RunReader) -> Iterator[RunRecord]:
+    def __call__(self, reader: RecordSource) -> Iterator[RunRecord]:
         """Yield the records that stay."""
         for record in reader:
             if self._missing:

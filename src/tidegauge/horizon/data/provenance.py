@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from itertools import chain, combinations, islice
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from tidegauge.arrays import FloatArray
 
 _SUBSETS = 2**12  # looked at, the largest first: all of them for twelve rows
 _MINUTES_ERROR = 6e-4  # human_minutes and human_score are published with three decimals

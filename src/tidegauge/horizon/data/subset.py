@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import BoolArray, IntArray
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.design import Design, IntArray
-
-BoolArray = NDArray[np.bool_]
+from tidegauge.horizon.data.design import Design
 
 
 def subset_tasks(design: Design, keep: BoolArray) -> Design:

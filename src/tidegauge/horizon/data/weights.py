@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
-
-FloatArray = NDArray[np.float64]
 
 SCHEMES = ("invsqrt", "equal", "none")
 

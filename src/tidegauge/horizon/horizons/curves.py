@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.horizons.tables import BUCKETS
 from tidegauge.horizon.store.stored_fit import Posterior, StoredFit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
 
 _GRID = 61
 _BIN_LOG2 = 2.0  # rates are shown for tasks within a factor of four of each other, as in the table

@@ -10,32 +10,29 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import BoolArray, FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import subset_tasks
-from tidegauge.horizon.horizons.averages import average_level
+from tidegauge.horizon.horizons.estimate import Estimate, interval_columns
 from tidegauge.horizon.horizons.quantities import (
     Interval,
+    average_level,
     log2_horizon,
     minutes_interval,
     share_beyond,
 )
-from tidegauge.horizon.horizons.tables import interval_columns
+from tidegauge.horizon.horizons.tables import RATES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidegauge.horizon.horizons.tables import Horizons
     from tidegauge.horizon.model.parameters import Point
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 SHIFTED, SAME, REFIT = "residual", "same curve", "refit"
 FEWEST_TASKS = FEWEST_RUNS = 5  # of a source, and of an agent there, to be worth a refit
-_RATES = {"p50": 0.5, "p80": 0.8}
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ def domains_table(fit: HorizonFit) -> pd.DataFrame | None:
     for domain in domains_of(design):
         shifts, weights = _parts(design, point, domain)
         log2 = {}
-        for name, success in _RATES.items():
+        for name, success in RATES.items():
             level = average_level(shifts, weights, success=success)
             log2[name] = log2_horizon(
                 point.alpha, point.beta, success=success, logit=level[:, None]
@@ -157,8 +154,10 @@ def _without_agents(design: Design, few: BoolArray) -> Design:
     return replace(design, **{name: getattr(design, name) * ~few[:, None] for name in names})
 
 
-def refitted_table(part: SourceDesign, horizons: Horizons) -> pd.DataFrame:
+def refitted_table(part: SourceDesign, estimate: Estimate) -> pd.DataFrame:
     """Return the rows of a source that was fitted alone."""
     every = replace(part.domain, tasks=np.ones(len(part.design.tasks), dtype=bool))
-    intervals = {name: getattr(horizons, name) for name in _RATES}
-    return _rows(part.design, every, REFIT, intervals, horizons.p50_beyond)
+    intervals = {
+        name: estimate.interval(success, kind="typical") for name, success in RATES.items()
+    }
+    return _rows(part.design, every, REFIT, intervals, estimate.beyond(0.5, kind="typical"))

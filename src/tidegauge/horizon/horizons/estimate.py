@@ -1,129 +1,232 @@
-"""Three methods, one shape of answer: hierarchical, frequentist, grid."""
+"""What a method finds, whichever it is: draws of every agent's success curve, and their horizons.
+
+A posterior and a bootstrap are joint draws of all agents. The exact posterior is a set of curves
+with weights, agent by agent.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit
 
-from tidegauge.horizon.data.design import Design
+from tidegauge.arrays import FloatArray, weighted_quantiles
+from tidegauge.engine.diagnostics import mixing
+from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.quantities import (
     Interval,
+    bounded,
     log2_horizon,
     marginal_logit,
     minutes_interval,
+    minutes_of,
     share_beyond,
 )
-from tidegauge.horizon.horizons.tables import Horizons
-from tidegauge.horizon.methods.exact import AgentGrid, weighted_quantiles
-from tidegauge.horizon.methods.regression import FrequentistFit, log2_horizon_of
 from tidegauge.horizon.model.likelihood import mean_success
+from tidegauge.horizon.model.option_file import model_name
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from tidegauge.horizon.data.design import Design
+    from tidegauge.horizon.model.parameters import Point
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
+KINDS = ("marginal", "typical")
+# Of a weighted posterior: so many quantiles that the ends of a 95 % interval are among them.
+_EVEN_DRAWS = 20_001
+_ORDER_SEED = 1
+_SUCCESS_DRAWS = 250  # of each chain: a mean probability needs no more
 
 
-def log2_horizons(fit: HorizonFit, *, success: float, marginal: bool = False) -> FloatArray:
-    """Return draws (draw, agent) of the log2 horizon at a success rate.
+class Curves(NamedTuple):
+    """Intercepts (logits) and slopes (logits per log2 minute) of success curves."""
 
-    Typical is a task that is as hard as its length says; marginal a random task of that length,
-    with the residual and the discrimination of new tasks averaged over.
+    alpha: FloatArray
+    beta: FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Estimate:
+    """Success curves and time horizons of all agents, as one method finds them.
+
+    Attributes
+    ----------
+    method : str
+        Its name, such as ``regression`` or ``full:noise=student_t``.
+    agents : tuple of str
+    alpha, beta : ndarray, shape (draw, agent)
+        Posterior draws or bootstrap replicates of the curves. A row is one draw of all agents,
+        unless `weight` is given.
+    success : ndarray, shape (agent, task)
+        Predicted probability that one run succeeds, tried or not.
+    longest_minutes : float
+        The longest task; horizons beyond it are extrapolated.
+    weight : ndarray, shape (draw, agent), or None
+        Of each agent's curves in an exact posterior, where agents are independent and rows have no
+        meaning; None where all draws weigh the same.
+    point : Curves or None
+        The point fit (agent,) that a bootstrap is the uncertainty of; None for a posterior.
+    residual_sd, discrimination_sd : ndarray, shape (draw,), or None
+        Standard deviation of new tasks about the typical one, logits and logs; None for none.
+    converged : bool
+        Whether the chains agree; True where nothing was sampled.
+    r_hat : float
+        The largest of all parameters; NaN where nothing was sampled.
+    divergences : int
+    median_error : ndarray, shape (agent,), or None
+        Monte Carlo standard error of the median log2 50 % horizon; None where nothing was sampled.
+    fit : HorizonFit or None
+        The whole posterior, where it was sampled and kept.
     """
-    point = fit.point.flat()
-    if not marginal:
-        return log2_horizon(point.alpha, point.beta, success=success)
-    nothing = np.zeros(point.mu_global.shape)
-    parts = (point.sigma_residual_family, point.sigma_residual_task)
-    logit = marginal_logit(
-        success,
-        residual_sd=np.sqrt(sum((part**2 for part in parts if part is not None), nothing)),
-        discrimination_sd=nothing if (s := point.sigma_discrimination) is None else s,
-    )
-    return log2_horizon(point.alpha, point.beta, success=success, logit=logit[:, None])
 
+    method: str
+    agents: tuple[str, ...]
+    alpha: FloatArray
+    beta: FloatArray
+    success: FloatArray
+    longest_minutes: float
+    weight: FloatArray | None = None
+    point: Curves | None = None
+    residual_sd: FloatArray | None = None
+    discrimination_sd: FloatArray | None = None
+    converged: bool = True
+    r_hat: float = float("nan")
+    divergences: int = 0
+    median_error: FloatArray | None = None
+    fit: HorizonFit | None = None
 
-def horizons_of_fit(fit: HorizonFit) -> Horizons:
-    """Summarise the posterior; without a residual term, marginal and typical are the same."""
-    point = fit.point.flat()
-    log2_p50 = log2_horizons(fit, success=0.5)
-    intervals = {
-        (success, marginal): minutes_interval(
-            log2_horizons(fit, success=success, marginal=marginal)
+    @property
+    def centre(self) -> Curves:
+        """The point fit, or the medians of alpha and of beta, each of shape (agent,)."""
+        if self.point is not None:
+            return self.point
+        return Curves(*(_medians(values, self.weight) for values in (self.alpha, self.beta)))
+
+    def log2_horizons(self, success: float = 0.5, *, kind: str = "marginal") -> FloatArray:
+        """Return joint draws (draw, agent) of the log2 horizons in minutes, which may be infinite.
+
+        Parameters
+        ----------
+        success : float
+            Success rate strictly between 0 and 1.
+        kind : str
+            ``typical`` is a task that is as hard as its length says, ``marginal`` a random task of
+            that length: the residual and the discrimination of new tasks are averaged over.
+        """
+        log2 = self._of_curves(Curves(self.alpha, self.beta), success, kind)
+        return log2 if self.weight is None else _even_draws(log2, self.weight)
+
+    def centre_log2(self, success: float = 0.5, *, kind: str = "marginal") -> FloatArray:
+        """Return the log2 horizon (agent,) of the point fit, or the median over the draws."""
+        if self.point is not None:
+            return bounded(self._of_curves(self.point, success, kind))
+        log2 = self._of_curves(Curves(self.alpha, self.beta), success, kind)
+        return _medians(bounded(log2), self.weight)
+
+    def interval(self, success: float = 0.5, *, kind: str = "marginal") -> Interval:
+        """Return each agent's horizon in minutes with its 95 % interval, over all draws."""
+        found = minutes_interval(self.log2_horizons(success, kind=kind))
+        if self.point is None:
+            return found
+        return found._replace(median=minutes_of(self.centre_log2(success, kind=kind)))
+
+    def beyond(self, success: float = 0.5, *, kind: str = "marginal") -> FloatArray:
+        """Return the share (agent,) of draws whose horizon is beyond the longest task."""
+        log2 = self._of_curves(Curves(self.alpha, self.beta), success, kind)
+        return share_beyond(log2, longest_minutes=self.longest_minutes, weight=self.weight)
+
+    def table(
+        self, success: Sequence[float] = (0.5, 0.8), *, kind: str = "marginal"
+    ) -> pd.DataFrame:
+        """Return horizons in minutes by agent: ``p50``, its 95 % interval, ``p50_beyond``, ..."""
+        import pandas as pd
+
+        columns: dict[str, object] = {"agent": self.agents}
+        for rate in dict.fromkeys(success):
+            name = f"p{100 * rate:g}"
+            columns |= interval_columns(name, self.interval(rate, kind=kind))
+            columns[f"{name}_beyond"] = self.beyond(rate, kind=kind)
+        return pd.DataFrame(columns)
+
+    def _of_curves(self, curves: Curves, success: float, kind: str) -> FloatArray:
+        if not 0 < success < 1:
+            raise InputError(f"success={success}: must be strictly between 0 and 1")
+        if kind not in KINDS:
+            raise InputError(f"kind={kind}: must be one of {', '.join(KINDS)}")
+        level = None
+        if kind == "marginal" and self.residual_sd is not None:
+            nothing = np.zeros_like(self.residual_sd)
+            sharp = nothing if self.discrimination_sd is None else self.discrimination_sd
+            level = marginal_logit(success, residual_sd=self.residual_sd, discrimination_sd=sharp)[
+                :, None
+            ]
+        return log2_horizon(
+            curves.alpha,
+            curves.beta,
+            success=success,
+            logit=level,
+            longest_log2=float(np.log2(self.longest_minutes)),
         )
-        for success in (0.5, 0.8)
-        for marginal in (False, True)
-    }
-    longest = float(fit.design.human_minutes.max())
-    thin = max(1, fit.point.alpha.shape[1] // 250)
-    return Horizons(
-        intercept=np.median(point.alpha, axis=0),
-        slope=np.median(point.beta, axis=0),
-        success=mean_success(fit.point, thin=thin),
-        p50=intervals[0.5, False],
-        p80=intervals[0.8, False],
-        p50_marginal=intervals[0.5, True],
-        p80_marginal=intervals[0.8, True],
-        p50_beyond=share_beyond(log2_p50, longest_minutes=longest),
+
+
+def estimate_of_draws(design: Design, point: Point, *, method: str) -> Estimate:
+    """Return the estimate of posterior draws with leading dimensions (chain, draw)."""
+    flat = point.flat()
+    nothing = np.zeros(flat.mu_global.shape)
+    parts = (flat.sigma_residual_family, flat.sigma_residual_task)
+    return Estimate(
+        method=method,
+        agents=design.agents,
+        alpha=flat.alpha,
+        beta=flat.beta,
+        success=mean_success(point, thin=max(1, point.alpha.shape[1] // _SUCCESS_DRAWS)),
+        longest_minutes=float(design.human_minutes.max()),
+        residual_sd=np.sqrt(sum((part**2 for part in parts if part is not None), nothing)),
+        discrimination_sd=flat.sigma_discrimination,
     )
 
 
-def horizons_of_bootstrap(design: Design, fit: FrequentistFit) -> Horizons:
-    """Take the point fit as the centre and the bootstrap's quantiles as its interval."""
-    longest = float(design.human_minutes.max())
-    intervals = {}
-    for name, success in (("p50", 0.5), ("p80", 0.8)):
-        limits = {"success": success, "longest_log2": float(np.log2(longest))}
-        point = log2_horizon_of(fit.point, **limits)
-        replicates = log2_horizon_of(fit.replicates, **limits)
-        # A replicate without a run of the agent says nothing about it: NaN, left out.
-        kept = np.where(np.isnan(replicates), point, replicates)
-        spread = minutes_interval(kept)
-        with np.errstate(over="ignore"):
-            intervals[name] = Interval(np.exp2(point), spread.low, spread.high)
-    log2_p50 = log2_horizon_of(fit.replicates, success=0.5, longest_log2=float(np.log2(longest)))
-    with np.errstate(invalid="ignore"):
-        eta = fit.point.intercept[:, None] + fit.point.slope[:, None] * design.log2_minutes
-    return Horizons(
-        intercept=fit.point.intercept,
-        slope=fit.point.slope,
-        success=expit(eta),
-        p50=intervals["p50"],
-        p80=intervals["p80"],
-        p50_marginal=intervals["p50"],
-        p80_marginal=intervals["p80"],
-        p50_beyond=share_beyond(log2_p50, longest_minutes=longest),
+def estimate_of_fit(fit: HorizonFit, *, method: str | None = None) -> Estimate:
+    """Return the estimate of a sampled posterior, with how well its chains mixed."""
+    found = estimate_of_draws(
+        fit.design, fit.point, method=method or model_name(fit.options, fit.priors)
+    )
+    log2 = bounded(log2_horizon(fit.point.alpha, fit.point.beta, success=0.5))
+    return replace(
+        found,
+        converged=fit.diagnosis.converged,
+        r_hat=float(fit.diagnosis.parameters["r_hat"].max()),
+        divergences=fit.diagnosis.divergences,
+        median_error=mixing(log2).median_error,
+        fit=fit,
     )
 
 
-def horizons_of_grid(design: Design, grids: list[AgentGrid]) -> Horizons:
-    """Summarise each agent's exact posterior."""
-    x, longest = design.log2_minutes, float(design.human_minutes.max())
-    intercept, slope, success, beyond = [], [], [], []
-    ends: dict[float, list[FloatArray]] = {0.5: [], 0.8: []}
-    for grid in grids:
-        intercept.append(weighted_quantiles(grid.alpha, grid.weight, [0.5])[0])
-        slope.append(weighted_quantiles(grid.beta, grid.weight, [0.5])[0])
-        heavy = grid.weight > 1e-9 * grid.weight.max()  # the rest is not worth its exponentials
-        curves = expit(grid.alpha[heavy, None] + grid.beta[heavy, None] * x)
-        success.append(grid.weight[heavy] @ curves / grid.weight[heavy].sum())
-        for rate, found in ends.items():
-            log2 = np.clip(log2_horizon(grid.alpha, grid.beta, success=rate), -1e6, 1e6)
-            found.append(weighted_quantiles(log2, grid.weight, [0.5, 0.025, 0.975]))
-        log2 = log2_horizon(grid.alpha, grid.beta, success=0.5)
-        beyond.append(grid.weight[~(log2 <= np.log2(longest))].sum())
-    with np.errstate(over="ignore", under="ignore"):
-        p50, p80 = (Interval(*np.exp2(np.array(ends[rate]).T)) for rate in (0.5, 0.8))
-    return Horizons(
-        intercept=np.array(intercept),
-        slope=np.array(slope),
-        success=np.array(success),
-        p50=p50,
-        p80=p80,
-        p50_marginal=p50,
-        p80_marginal=p80,
-        p50_beyond=np.array(beyond),
+def _medians(values: FloatArray, weight: FloatArray | None) -> FloatArray:
+    if weight is None:
+        middle: FloatArray = np.median(values, axis=0)
+        return middle
+    pairs = zip(values.T, weight.T, strict=True)
+    return np.array([weighted_quantiles(own, share, [0.5])[0] for own, share in pairs])
+
+
+def _even_draws(log2: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return draws of equal weight (draw, agent): each agent's quantiles at even levels.
+
+    Agents are independent, so the order within each is random; it is the same at every success
+    rate, so that a row is one draw of each agent's whole curve as far as ranks tell.
+    """
+    rng = np.random.default_rng(_ORDER_SEED)
+    levels = np.linspace(0, 1, _EVEN_DRAWS).tolist()
+    agents = zip(bounded(log2).T, weight.T, strict=True)
+    return np.stack(
+        [rng.permutation(weighted_quantiles(own, share, levels)) for own, share in agents], axis=1
     )
+
+
+def interval_columns(name: str, interval: Interval) -> dict[str, FloatArray]:
+    """Return a median and its 95 % interval as METR names the columns."""
+    return {name: interval.median, f"{name}q0.025": interval.low, f"{name}q0.975": interval.high}

@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.diagnostics import Check
 from tidegauge.horizon.data.design import Design, human_log2_mean
-from tidegauge.horizon.density.buffer import scored_successes
 from tidegauge.horizon.horizons.tables import BUCKETS
 from tidegauge.horizon.model.human_noise import draw_durations
 from tidegauge.horizon.model.likelihood import agent_logits
+from tidegauge.horizon.model.observations import scored_successes
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import Point
-
-FloatArray = NDArray[np.float64]
 
 REPLICATES = 400
 _EXTREME = 0.005  # two-sided: a fair statistic lies outside in one check of a hundred

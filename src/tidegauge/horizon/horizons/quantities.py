@@ -1,17 +1,25 @@
-"""Time horizons from success curves, over arrays of draws. Nothing is ever dropped."""
+"""Time horizons from success curves, over arrays of draws. Nothing is ever dropped.
+
+An agent's success at length mu (log2 minutes) is ``expit(alpha + beta * mu)`` on a typical task. On
+a random new task of that length it is the average of ``expit(exp(d) * (alpha + beta * mu + e))``
+over the residual e ~ Normal(0, residual_sd) and the log discrimination d ~ Normal(0,
+discrimination_sd): a function of the logit ``alpha + beta * mu`` alone, inverted once per draw.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import expit
 
-from tidegauge.horizon.horizons.averages import average_level
+from tidegauge.arrays import FloatArray
 
-FloatArray = NDArray[np.float64]
-
+# Infinite horizons count as this one where quantiles are interpolated or differences are taken.
+FARTHEST_LOG2 = 1e6
 _RESIDUAL_NODES, _SHARPNESS_NODES = 64, 12
+_STEPS = 200
+_CLOSE = 1e-12
 
 
 class Interval(NamedTuple):
@@ -23,26 +31,42 @@ class Interval(NamedTuple):
 
 
 def log2_horizon(
-    alpha: FloatArray, beta: FloatArray, *, success: float, logit: FloatArray | None = None
+    alpha: FloatArray,
+    beta: FloatArray,
+    *,
+    success: float,
+    logit: FloatArray | None = None,
+    longest_log2: float = 0.0,
 ) -> FloatArray:
     """Return the log2 minutes at which a curve falls to a success rate.
+
+    A curve that does not fall has no such length: its horizon is infinite where it is above the
+    rate at the longest task, and zero otherwise. A curve that is NaN has a horizon that is NaN.
 
     Parameters
     ----------
     alpha, beta : ndarray
-        Intercept and slope in logits per log2 minute, of equal shapes; slopes are negative.
+        Intercept and slope in logits per log2 minute, of equal shapes.
     success : float
         Success rate strictly between 0 and 1.
     logit : ndarray or None
         The curve's logit at that rate where it is not the logistic's own: see `marginal_logit`.
+    longest_log2 : float
+        Log2 minutes of the longest task; it matters to curves that rise.
     """
     if logit is None:
-        logit = np.asarray(np.log(success) - np.log1p(-success))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log2: FloatArray = (logit - alpha) / beta
-    # A curve that is flat to the last digit never falls to the rate, or was never above it.
-    flat = beta == 0
-    return np.where(flat, np.where(alpha > logit, np.inf, -np.inf), log2)
+        logit = np.asarray(logit_of(success))
+    falls = beta < 0
+    with np.errstate(invalid="ignore"):
+        at_longest = alpha + np.where(falls, 0, beta) * longest_log2
+        log2 = (logit - alpha) / np.where(falls, beta, -1.0)
+        found = np.where(falls, log2, np.where(at_longest > logit, np.inf, -np.inf))
+    return np.where(np.isnan(alpha), np.nan, found)
+
+
+def logit_of(share: float) -> float:
+    """Return the log odds of a share."""
+    return float(np.log(share) - np.log1p(-share))
 
 
 def marginal_logit(
@@ -62,7 +86,7 @@ def marginal_logit(
         Spread of new tasks about the typical one, logits and logs.
     """
     if success == 0.5 or not (residual_sd.any() or discrimination_sd.any()):
-        return np.full(residual_sd.shape, np.log(success) - np.log1p(-success))
+        return np.full(residual_sd.shape, logit_of(success))
     e, e_weight = _gauss_hermite(_RESIDUAL_NODES)
     d, d_weight = _gauss_hermite(_SHARPNESS_NODES if discrimination_sd.any() else 1)
     return average_level(
@@ -71,6 +95,50 @@ def marginal_logit(
         success=success,
         sharpness=np.exp(np.repeat(discrimination_sd[:, None] * d, e.size, axis=1)),
     )
+
+
+def average_level(
+    shifts: FloatArray,
+    weights: FloatArray,
+    *,
+    success: float,
+    sharpness: FloatArray | float = 1.0,
+) -> FloatArray:
+    """Return the u at which the average of ``expit(sharpness * (u + shifts))`` is the rate.
+
+    Parameters
+    ----------
+    shifts : ndarray, shape (draw, part)
+        Logits that each part adds.
+    weights : ndarray, shape (part,)
+        Positive; they need not sum to one.
+    success : float
+        Strictly between 0 and 1.
+    sharpness : ndarray, shape (draw, part), or float
+        Positive factors of each part's logit.
+
+    Returns
+    -------
+    ndarray, shape (draw,)
+    """
+    share = weights / weights.sum()
+    # The average lies between its parts, so the root lies between theirs.
+    roots = logit_of(success) / sharpness - shifts
+    low, high = roots.min(axis=1), roots.max(axis=1)
+    level: FloatArray = roots @ share
+    for _ in range(_STEPS):
+        chances = expit(sharpness * (level[:, None] + shifts))
+        miss = chances @ share - success
+        low, high = np.where(miss < 0, level, low), np.where(miss > 0, level, high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = level - miss / ((sharpness * chances * (1 - chances)) @ share)
+        inside = (step >= low) & (step <= high)  # also refuses NaN
+        # Newton where it stays between the two, halving where not.
+        moved: FloatArray = np.where(inside, step, 0.5 * (low + high))
+        if np.all(np.abs(moved - level) <= _CLOSE * (1 + np.abs(level))):
+            return moved
+        level = moved
+    return level
 
 
 def _gauss_hermite(nodes: int) -> tuple[FloatArray, FloatArray]:
@@ -85,13 +153,27 @@ def minutes_interval(log2_draws: FloatArray) -> Interval:
     Quantiles are taken on the log scale, where neighbouring order statistics of a heavy tail can
     be interpolated; a horizon too long for a double is infinite.
     """
-    bounded = np.clip(log2_draws, -1e6, 1e6)
-    low, median, high = np.quantile(bounded, [0.025, 0.5, 0.975], axis=0)
+    ends = np.quantile(bounded(log2_draws), [0.5, 0.025, 0.975], axis=0)
+    return Interval(*minutes_of(ends))
+
+
+def bounded(log2: FloatArray) -> FloatArray:
+    """Return log2 horizons with infinite ones at `FARTHEST_LOG2`."""
+    return np.clip(log2, -FARTHEST_LOG2, FARTHEST_LOG2)
+
+
+def minutes_of(log2: FloatArray) -> FloatArray:
+    """Return minutes; a horizon too long for a double is infinite, one too short is zero."""
     with np.errstate(over="ignore", under="ignore"):
-        return Interval(median=np.exp2(median), low=np.exp2(low), high=np.exp2(high))
+        minutes: FloatArray = np.exp2(log2)
+    return minutes
 
 
-def share_beyond(log2_draws: FloatArray, *, longest_minutes: float) -> FloatArray:
+def share_beyond(
+    log2_draws: FloatArray, *, longest_minutes: float, weight: FloatArray | None = None
+) -> FloatArray:
     """Return the share of draws whose horizon is infinite or beyond the longest task."""
-    share: FloatArray = np.mean(~(log2_draws <= np.log2(longest_minutes)), axis=0)
+    share: FloatArray = np.average(
+        ~(log2_draws <= np.log2(longest_minutes)), axis=0, weights=weight
+    )
     return share

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.weights import run_weights
-from tidegauge.horizon.horizons.quantities import Interval
+from tidegauge.horizon.horizons.estimate import Estimate, interval_columns
+from tidegauge.horizon.horizons.quantities import bounded
 from tidegauge.scores import log_score
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
 
 BUCKETS = {
     "1-4 min": (1, 4),
@@ -28,56 +27,35 @@ BUCKETS = {
     "256-960 min": (256, 960),
     "960-2880 min": (960, 2880),
 }
-
-
-@dataclass(frozen=True)
-class Horizons:
-    """What every method says of every agent; arrays have one entry an agent.
-
-    Attributes
-    ----------
-    intercept, slope : ndarray
-        alpha and beta of the success curve, logits and logits per log2 minute.
-    success : ndarray, shape (agent, task)
-        Fitted probability of success, for the loss.
-    p50, p80, p50_marginal, p80_marginal : Interval
-        Horizons in minutes.
-    p50_beyond : ndarray
-        Share of the posterior (or of the bootstrap) beyond the longest task.
-    """
-
-    intercept: FloatArray
-    slope: FloatArray
-    success: FloatArray
-    p50: Interval
-    p80: Interval
-    p50_marginal: Interval
-    p80_marginal: Interval
-    p50_beyond: FloatArray
+RATES = {"p50": 0.5, "p80": 0.8}
+PAIR_COLUMNS = (
+    *("agent_a", "agent_b", "probability"),
+    *("log2_ratio", "log2_ratioq0.025", "log2_ratioq0.975"),
+)
 
 
 def horizons_table(
     design: Design,
-    horizons: Horizons,
+    estimate: Estimate,
     *,
     release_dates: Mapping[str, datetime.date] | None = None,
 ) -> pd.DataFrame:
     """Return ``horizons.csv``: METR's columns in their order, then the marginal ones."""
     import pandas as pd
 
-    weights = run_weights(design)
+    weights, curves = run_weights(design), estimate.centre
     weight_of_cell = weights * design.attempts
-    clipped = np.clip(horizons.success, 1e-12, 1 - 1e-12)
+    clipped = np.clip(estimate.success, 1e-12, 1 - 1e-12)
     loss = -(weights * log_score(clipped, design.successes, design.attempts)).sum(axis=1)
     columns: dict[str, object] = {
         "agent": design.agents,
-        "coefficient": horizons.slope,
-        "intercept": horizons.intercept,
+        "coefficient": curves.beta,
+        "intercept": curves.alpha,
         "bce_loss": loss,
         "average": (weights * design.successes).sum(axis=1),
     }
-    for name in ("p50", "p80"):
-        columns |= interval_columns(name, getattr(horizons, name))
+    for name, success in RATES.items():
+        columns |= interval_columns(name, estimate.interval(success, kind="typical"))
     for bucket, (low, high) in BUCKETS.items():
         inside = (design.human_minutes >= low) & (design.human_minutes < high)
         won = (weights * design.successes)[:, inside].sum(axis=1)
@@ -87,16 +65,58 @@ def horizons_table(
     columns["release_date"] = [
         dates[agent].isoformat() if agent in dates else "" for agent in design.agents
     ]
-    for name in ("p50_marginal", "p80_marginal"):
-        columns |= interval_columns(name, getattr(horizons, name))
-    columns["p50_beyond"] = horizons.p50_beyond
+    for name, success in RATES.items():
+        columns |= interval_columns(f"{name}_marginal", estimate.interval(success))
+    columns["p50_beyond"] = estimate.beyond(0.5, kind="typical")
     columns["n_runs"] = design.attempts.sum(axis=1).astype(int)
     return pd.DataFrame(columns)
 
 
-def interval_columns(name: str, interval: Interval) -> dict[str, FloatArray]:
-    """Return a median and its 95 % interval as METR names the columns."""
-    return {name: interval.median, f"{name}q0.025": interval.low, f"{name}q0.975": interval.high}
+def rates_table(estimate: Estimate, rates: Sequence[float]) -> pd.DataFrame:
+    """Return ``rates.csv``: horizons in minutes at each success rate, agent by agent.
+
+    ``typical_beyond`` and ``marginal_beyond`` are the shares of draws that are infinite or beyond
+    the longest task.
+    """
+    import pandas as pd
+
+    tables = []
+    for success in dict.fromkeys(rates):
+        columns: dict[str, object] = {"agent": estimate.agents, "success": success}
+        for kind in ("typical", "marginal"):
+            columns |= interval_columns(kind, estimate.interval(success, kind=kind))
+            columns[f"{kind}_beyond"] = estimate.beyond(success, kind=kind)
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables, ignore_index=True)
+
+
+def pairs_table(agents: Sequence[str], log2_p50: FloatArray) -> pd.DataFrame:
+    """Return ``pairs.csv``: every pair of agents once, from joint draws of their horizons.
+
+    Parameters
+    ----------
+    log2_p50 : ndarray, shape (draw, agent)
+        50 % horizons in log2 minutes; a row is one draw of all agents.
+
+    Returns
+    -------
+    DataFrame
+        ``probability`` that A's horizon is the longer one (a tie, both infinite, counts half), and
+        the median and 95 % interval of log2 of A's horizon over B's: 1 is twice as long.
+    """
+    import pandas as pd
+
+    log2 = bounded(log2_p50)  # infinite less infinite is no number
+    tables = []
+    for a, agent in enumerate(agents[:-1]):
+        ratio = log2[:, a, None] - log2[:, a + 1 :]
+        low, median, high = np.quantile(ratio, [0.025, 0.5, 0.975], axis=0)
+        chance = (ratio > 0).mean(axis=0) + 0.5 * (ratio == 0).mean(axis=0)
+        values = (agent, list(agents[a + 1 :]), chance, median, low, high)
+        tables.append(pd.DataFrame(dict(zip(PAIR_COLUMNS, values, strict=True))))
+    if not tables:
+        return pd.DataFrame(columns=list(PAIR_COLUMNS))
+    return pd.concat(tables, ignore_index=True)
 
 
 def tasks_table(design: Design, log2_draws: FloatArray) -> pd.DataFrame:

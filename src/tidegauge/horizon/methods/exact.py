@@ -8,14 +8,17 @@ its edge carries no mass.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import expit
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.horizons.estimate import Estimate
+from tidegauge.horizon.methods.base import Effort
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
-
-FloatArray = NDArray[np.float64]
+from tidegauge.progress import SILENT, Progress
 
 _COARSE, _FINE = 41, 121  # points an axis while looking for the mass, and over it
 _EDGE_MASS = 1e-6
@@ -30,12 +33,52 @@ class AgentGrid:
     weight: FloatArray
 
 
-def fit_grid(design: Design, *, priors: HorizonPriors = DEFAULT_PRIORS) -> list[AgentGrid]:
+@dataclass(frozen=True)
+class Exact:
+    """Each agent's exact posterior: the mean curve at the file's own human_minutes."""
+
+    name: str = "exact"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The priors, which are those of the core model."""
+        return {"priors": {name: getattr(DEFAULT_PRIORS, name) for name in ("alpha", "beta")}}
+
+    def fit(
+        self,
+        design: Design,
+        *,
+        effort: Effort = Effort.FULL,
+        seed: int = 1,
+        progress: Progress = SILENT,
+    ) -> Estimate:
+        """Sum the posteriors; there is nothing to make quicker, and nothing is random."""
+        with progress.step("summing each agent's posterior"):
+            return fit_exact(design)
+
+
+def fit_exact(design: Design, *, priors: HorizonPriors = DEFAULT_PRIORS) -> Estimate:
     """Return each agent's exact posterior under the core model's priors of alpha and beta."""
-    return [
+    grids = [
         agent_grid(design.log2_minutes, design.successes[a], design.attempts[a], priors)
         for a in range(len(design.agents))
     ]
+    return Estimate(
+        method="exact",
+        agents=design.agents,
+        alpha=np.stack([grid.alpha for grid in grids], axis=1),
+        beta=np.stack([grid.beta for grid in grids], axis=1),
+        weight=np.stack([grid.weight for grid in grids], axis=1),
+        success=np.stack([_mean_success(grid, design.log2_minutes) for grid in grids]),
+        longest_minutes=float(design.human_minutes.max()),
+    )
+
+
+def _mean_success(grid: AgentGrid, x: FloatArray) -> FloatArray:
+    heavy = grid.weight > 1e-9 * grid.weight.max()  # the rest is not worth its exponentials
+    curves = expit(grid.alpha[heavy, None] + grid.beta[heavy, None] * x)
+    mean: FloatArray = grid.weight[heavy] @ curves / grid.weight[heavy].sum()
+    return mean
 
 
 def agent_grid(
@@ -64,17 +107,6 @@ def agent_grid(
     return AgentGrid((a - beta * pivot).ravel(), beta.ravel(), weight.ravel())
 
 
-def weighted_quantiles(
-    values: FloatArray, weight: FloatArray, probabilities: list[float]
-) -> FloatArray:
-    """Return quantiles of a weighted sample, interpolated between midpoints of its steps."""
-    order = np.argsort(values)
-    values, weight = values[order], weight[order]
-    cumulative = np.cumsum(weight) - 0.5 * weight
-    quantiles: FloatArray = np.interp(probabilities, cumulative / weight.sum(), values)
-    return quantiles
-
-
 def _evaluate(
     x: FloatArray,
     successes: FloatArray,
@@ -94,8 +126,8 @@ def _evaluate(
         eta = a[:, None] + beta * xt
         logp += k * eta - n * np.logaddexp(0, eta)
     alpha = a[:, None] - beta * pivot
-    logp -= 0.5 * ((alpha - priors.alpha.mu) / priors.alpha.sd) ** 2
-    logp -= 0.5 * ((beta - priors.beta.mu) / priors.beta.sd) ** 2
+    logp += priors.alpha.log_kernel(alpha)
+    logp += priors.beta.log_kernel(beta)
     logp += s  # Jacobian: the grid is even in the log of the slope
     mass = np.exp(logp - logp.max())
     return a, s, mass / mass.sum()

@@ -11,21 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
+from tidegauge.engine.logistic import LogisticFits, logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import estimate_only
 from tidegauge.horizon.data.weights import run_weights
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.methods.regression import (
-    FrequentistFit,
-    FrequentistOptions,
-    LogisticFits,
-    logistic_ridge,
+    RegressionOptions,
+    bootstrap_estimate,
     resample,
 )
-
-FloatArray = NDArray[np.float64]
 
 ADDED = (0.5, 1.0, 1.5, 2.0)  # noise variances added, in units of the noise that is there
 _NO_NOISE = -1.0
@@ -97,17 +95,18 @@ def length_sd(design: Design, options: SimexOptions = DEFAULT_SIMEX) -> FloatArr
 def fit_simex(
     design: Design,
     *,
-    regression: FrequentistOptions,
+    regression: RegressionOptions,
     options: SimexOptions = DEFAULT_SIMEX,
-) -> FrequentistFit:
-    """Regress as `fit_frequentist` does, and extrapolate every fit to lengths without noise.
+    seed: int = 1,
+) -> Estimate:
+    """Regress as `fit_regression` does, and extrapolate every fit to lengths without noise.
 
     The bootstrap replicates are extrapolated each by itself; the simulated noise is common to
     them all, so that their spread is that of the data.
     """
     sd = length_sd(design, options)
-    weights = run_weights(design, regression.weights)
-    rng = np.random.default_rng(regression.seed)
+    weights = run_weights(design, regression.weighting)
+    rng = np.random.default_rng(seed)
     attempts, successes = resample(design, regression.replicates, rng)
     won = weights * np.concatenate([design.successes[None], successes])
     lost = weights * np.concatenate(
@@ -115,10 +114,10 @@ def fit_simex(
     )
     noise = rng.normal(size=(options.noises, len(design.tasks))) * sd
     fits = extrapolate(design.log2_minutes, won, lost, noise=noise, ridge=regression.regularisation)
-    return FrequentistFit(
-        point=LogisticFits(fits.intercept[0], fits.slope[0]),
-        replicates=LogisticFits(fits.intercept[1:], fits.slope[1:]),
-        weights=weights,
+    return bootstrap_estimate(
+        design,
+        LogisticFits(fits.intercept[0], fits.slope[0]),
+        LogisticFits(fits.intercept[1:], fits.slope[1:]),
     )
 
 

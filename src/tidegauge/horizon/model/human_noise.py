@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, stdtr
 from scipy.stats import t as student_t
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import rounded_up, task_source_index
+from tidegauge.horizon.model.observations import rounded_up, source_index
 from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES, HorizonOptions
 from tidegauge.horizon.model.parameters import Point
-
-FloatArray = NDArray[np.float64]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _GUMBEL_SD = np.pi / np.sqrt(6)
@@ -28,7 +27,7 @@ def noise_sd(
     """Return the scale of human noise at each task's length (..., task), log2 minutes."""
     sigma = np.asarray(point.sigma_human)
     if options.human_scale == "source":
-        sigma = sigma[..., task_source_index(design, options)]
+        sigma = sigma[..., source_index(design, options)]
     else:
         sigma = sigma[..., None]
     if point.noise_growth is not None:

@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import scored_successes
 from tidegauge.horizon.model.human_noise import duration_log_likelihood, failed_log_likelihood
+from tidegauge.horizon.model.observations import scored_successes
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import Point
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.bridge import log_mass
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import Diagnosis, diagnose
@@ -28,8 +28,6 @@ from tidegauge.horizon.sampler.initial_point import start_point
 from tidegauge.horizon.sampler.modes import Problem, Screen, screen_modes
 from tidegauge.horizon.sampler.target import to_centred, whitened_density
 from tidegauge.progress import SILENT, Progress
-
-FloatArray = NDArray[np.float64]
 
 _PILOT_DRAWS, _PILOT_TUNE = 100, 200
 _MOVES = 2  # to a heavier mode, should one be met

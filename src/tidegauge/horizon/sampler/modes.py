@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.bridge import log_mass
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import Check
@@ -26,8 +26,6 @@ from tidegauge.horizon.model.parameters import ALPHA, MU_SLOPE, Layout, layout_o
 from tidegauge.horizon.sampler.expansion import Reference, reference_at
 from tidegauge.horizon.sampler.target import to_centred, whitened_density
 from tidegauge.progress import SILENT, Progress
-
-FloatArray = NDArray[np.float64]
 
 CHAINS = 16
 _TUNE, _DRAWS = 250, 60

@@ -8,8 +8,8 @@ import math
 import numba
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.sampling import CompiledFunction, LogDensity
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.buffer import pack_data
@@ -18,8 +18,6 @@ from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import MU_SLOPE, layout_of
 from tidegauge.horizon.sampler.coordinates import map_all, whitened_log_density, whole_length_of
 from tidegauge.horizon.sampler.expansion import Reference
-
-FloatArray = NDArray[np.float64]
 
 _START_SD = 0.5  # of the dispersed starts, in whitened units
 

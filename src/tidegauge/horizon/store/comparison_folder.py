@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.engine.store import manifest, write_csv, write_json
-from tidegauge.horizon.methods.registry import BASELINE, CONTENDERS
+from tidegauge.horizon.methods.registry import BASELINE
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 from tidegauge.horizon.studies.compare import HIGH_K, Comparison
 from tidegauge.horizon.studies.held_out import SUREST
@@ -52,7 +52,7 @@ def write_comparison(
         "by": options.by,
         "folds": options.folds or "all",
         "baseline": BASELINE,
-        "methods": {name: CONTENDERS[name] for name in options.methods},
+        "methods": {method.name: method.settings for method in options.chosen},
         "priors": DEFAULT_PRIORS,
         "surest_probability": 1 - SUREST,
     }
@@ -75,7 +75,7 @@ def comparison_text(comparison: Comparison) -> str:
         _horizon_lines(comparison.horizons),
         _score_lines(scores_table(cells)),
         _loo_lines(comparison.loo),
-        _task_lines(tasks_table(cells), comparison.options.contenders[-1].name),
+        _task_lines(tasks_table(cells), comparison.options.chosen[-1].name),
     ]
     return "\n\n".join("\n".join(lines) for lines in map(list, blocks) if lines)
 

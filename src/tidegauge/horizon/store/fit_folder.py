@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.engine.diagnostics import Check
 from tidegauge.engine.store import manifest, write_csv, write_json
-from tidegauge.errors import InputError
-from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.tables import tasks_table
-from tidegauge.io import atomic_folder, read_yaml
+from tidegauge.io import atomic_folder
 
 if TYPE_CHECKING:
     import arviz as az
@@ -45,8 +42,6 @@ class Outputs:
         The posterior, where the method has one.
     tables : mapping
         Further tables by the name of their file.
-    plots : callable or None
-        Draws its charts into the folder it is given.
     """
 
     kind: str
@@ -56,7 +51,6 @@ class Outputs:
     inputs: Mapping[str, str]
     fit: HorizonFit | None = None
     tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    plots: Callable[[Path], None] | None = None
     notes: Sequence[str] = field(default_factory=tuple)
 
 
@@ -74,9 +68,6 @@ def write_outputs(outputs: Outputs, folder: Path) -> None:
             from tidegauge.horizon.result import stored_trace
 
             _write_trace(staging / "posterior.nc", stored_trace(fit))
-        if outputs.plots is not None:
-            (staging / "plots").mkdir()
-            outputs.plots(staging / "plots")
         write_json(staging / "diagnostics.json", outputs.diagnostics)
         description = manifest(kind=outputs.kind, inputs=outputs.inputs, settings=outputs.settings)
         write_json(staging / "manifest.json", {**description, "notes": list(outputs.notes)})
@@ -104,35 +95,3 @@ def _write_trace(path: Path, trace: az.InferenceData) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # xarray's remarks on netCDF encodings
         trace.to_netcdf(str(path), engine="h5netcdf", compress=False)
-
-
-def read_release_dates(path: Path | None) -> dict[str, datetime.date]:
-    """Read METR's YAML of release dates: a mapping under ``date``, or the mapping itself.
-
-    Raises
-    ------
-    InputError
-        Not such a mapping.
-    """
-    if path is None:
-        return {}
-    content = read_yaml(path)
-    dates = content.get("date", content) if isinstance(content, dict) else None
-    if not isinstance(dates, dict):
-        raise InputError(f"{path}: must map agents to dates, as 'date: {{GPT-4o: 2024-05-13}}'")
-    found = {}
-    for agent, value in dates.items():
-        try:
-            # YAML makes dates, dates with a time of day, or texts of them.
-            found[str(agent)] = datetime.datetime.fromisoformat(str(value)).date()
-        except ValueError:
-            raise InputError(
-                f"{path}: {agent}={value}: not a date; write it as 2024-05-13"
-            ) from None
-    return found
-
-
-def undated_note(design: Design, dates: Mapping[str, datetime.date]) -> list[str]:
-    """Say which agents a given file of release dates leaves out."""
-    missing = [agent for agent in design.agents if agent not in dates]
-    return [f"no release date for {', '.join(missing)}"] if dates and missing else []

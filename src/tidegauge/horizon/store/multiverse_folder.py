@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.store import manifest, write_csv, write_json
-from tidegauge.horizon.methods.short_fits import REPLICATES, SHORT_SAMPLER, FloatArray
+from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 from tidegauge.horizon.studies.effects import choices_table, levels_table
 from tidegauge.horizon.studies.multiverse import Multiverse, doubling_table, horizons_table
@@ -44,7 +45,6 @@ def write_study(found: Study, folder: Path, *, plots: Callable[[Path], None] | N
         "model": found.options.model,
         "priors": DEFAULT_PRIORS,
         "sampler": SHORT_SAMPLER,
-        "replicates": REPLICATES,
         "filters": [str(condition) for condition in found.options.filters],
         "release_dates": found.options.release_dates is not None,
     }

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.diagnostics import Check
 from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.tables import BUCKETS
@@ -20,13 +20,11 @@ from tidegauge.io import finish_commit
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Decoded = TypeVar("Decoded")
 
 TASK_DRAWS = 400  # draws of every task's difficulty that are read: enough for an interval
 REMEDY = "fit again with: tidegauge horizon fit RUNS --out"
-_WITHOUT_POSTERIOR = ("horizon/frequentist", "horizon/grid")
+_WITHOUT_POSTERIOR = ("horizon/regression", "horizon/exact")
 _INTERVALS = tuple(
     f"{name}{end}"
     for name in ("p50", "p80", "p50_marginal", "p80_marginal")
@@ -52,7 +50,7 @@ class Manifest:
 
     @property
     def method(self) -> str:
-        """``hierarchical``, ``frequentist`` or ``grid``."""
+        """``core``, ``full``, ``regression`` or ``exact``."""
         return self.kind.removeprefix("horizon/")
 
     @property
@@ -64,11 +62,8 @@ class Manifest:
     @property
     def seed(self) -> int | None:
         """The seed, where the method has one."""
-        for part in ("sampler", "frequentist"):
-            section = self.settings.get(part)
-            if isinstance(section, dict) and isinstance(section.get("seed"), int):
-                return int(section["seed"])
-        return None
+        seed = self.settings.get("seed")
+        return seed if isinstance(seed, int) else None
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
-from tidegauge.horizon.density.buffer import is_whole_minutes
 from tidegauge.horizon.horizons.predictive import HumanCheck
 from tidegauge.horizon.model.human_noise import draw_errors, rounded_down
+from tidegauge.horizon.model.observations import is_whole_minutes
 from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES
 
 if TYPE_CHECKING:
     from tidegauge.horizon.store.stored_fit import Posterior, StoredFit
 
-FloatArray = NDArray[np.float64]
 
 _ALL = "all runs"
 

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegauge.errors import InputError
+from tidegauge.horizon.data.agents import read_release_dates, with_agent_facts
 from tidegauge.horizon.data.counts import read_tally
 from tidegauge.horizon.data.design import Design, build_design
 from tidegauge.horizon.data.filters import RowFilter
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.tables import horizons_table
-from tidegauge.horizon.methods.registry import (
-    BASELINE,
-    CONTENDERS,
-    DEFAULT_CONTENDERS,
-    Contender,
-    Fitted,
-)
+from tidegauge.horizon.methods.base import Method
+from tidegauge.horizon.methods.registry import BASELINE, NAMES, current_name, find_method
 from tidegauge.horizon.studies.folds import KINDS, Fold, make_folds
 from tidegauge.horizon.studies.held_out import HeldOut, hold_out
 from tidegauge.progress import SILENT, Progress
@@ -48,41 +45,43 @@ class CompareOptions:
     Attributes
     ----------
     methods : sequence of str
-        Names of `CONTENDERS`; the baseline always takes part in the held-out scores.
+        Names of the registry, variants such as ``full:noise=student_t`` included; the baseline
+        always takes part in the held-out scores.
     by : sequence of str
         Kinds of folds: ``task``, ``family``, ``agent``.
     folds : int or None
         How many of each kind; None holds out one task or family at a time.
     workers : int or None
         Processes for the folds; None for one a core.
+    release_dates : Path or None
+        YAML file, for models with a trend.
     filters : sequence of RowFilter
         Rows to leave out while reading.
     """
 
-    methods: Sequence[str] = DEFAULT_CONTENDERS
+    methods: Sequence[str] = NAMES
     by: Sequence[str] = KINDS
     folds: int | None = DEFAULT_FOLDS
     seed: int = 1
     workers: int | None = None
+    release_dates: Path | None = None
     filters: Sequence[RowFilter] = ()
 
     def __post_init__(self) -> None:
-        for name, given, known in (
-            ("method", self.methods, tuple(CONTENDERS)),
-            ("by", self.by, KINDS),
-        ):
+        for name, given, known in (("method", self.methods, NAMES), ("by", self.by, KINDS)):
             if not given:
                 raise InputError(f"{name}: none given; choose from {', '.join(known)}")
-            for value in given:
-                if value not in known:
-                    raise InputError(f"{name}={value}: must be one of {', '.join(known)}")
+        for kind in self.by:
+            if kind not in KINDS:
+                raise InputError(f"by={kind}: must be one of {', '.join(KINDS)}")
+        self.chosen  # noqa: B018 an unknown method is refused before anything is read
         if self.folds is not None and self.folds < 2:
             raise InputError(f"folds={self.folds}: must be at least 2, or all")
 
     @property
-    def contenders(self) -> list[Contender]:
+    def chosen(self) -> list[Method]:
         """The methods asked for, each once, in the order given."""
-        return [CONTENDERS[name] for name in dict.fromkeys(self.methods)]
+        return [find_method(name) for name in dict.fromkeys(map(current_name, self.methods))]
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,9 @@ def compare(
     InputError
         No kind of folds that was asked for can be made from these records.
     """
+    dates = read_release_dates(options.release_dates)
     tally = read_tally(runs, filters=options.filters, progress=progress)
-    design = build_design(tally)
+    design = with_agent_facts(build_design(tally), dates=dates)
     folds, fold_notes = lay_out_folds(design, options)
     notes = [*design.notes, *fold_notes]
     for note in notes:
@@ -130,7 +130,7 @@ def compare(
     sampled = {name: found.fit for name, found in fitted.items() if found.fit is not None}
     held_out = hold_out(
         design,
-        [BASELINE, *options.contenders],
+        [find_method(BASELINE), *options.chosen],
         folds,
         seed=options.seed,
         workers=options.workers,
@@ -149,13 +149,13 @@ def compare(
     )
 
 
-def _fit_all_runs(design: Design, options: CompareOptions, progress: Progress) -> dict[str, Fitted]:
+def _fit_all_runs(
+    design: Design, options: CompareOptions, progress: Progress
+) -> dict[str, Estimate]:
     fitted = {}
-    for contender in options.contenders:
-        progress.note(f"{contender.name}: all runs")
-        fitted[contender.name] = contender.fit(
-            design, seed=options.seed, quick=False, progress=progress
-        )
+    for method in options.chosen:
+        progress.note(f"{method.name}: all runs")
+        fitted[method.name] = method.fit(design, seed=options.seed, progress=progress)
     return fitted
 
 
@@ -192,15 +192,11 @@ def lay_out_folds(design: Design, options: CompareOptions) -> tuple[list[Fold], 
     return folds, [*refusals, *notes]
 
 
-def side_by_side(design: Design, fitted: Mapping[str, Fitted]) -> pd.DataFrame:
+def side_by_side(design: Design, fitted: Mapping[str, Estimate]) -> pd.DataFrame:
     """Return ``compare.csv``: horizons in minutes with 95 % intervals, sorted by agent."""
     import pandas as pd
 
-    tables = [
-        horizons_table(design, found.horizons).assign(method=name)
-        for name, found in fitted.items()
-        if found.horizons is not None
-    ]
+    tables = [horizons_table(design, found).assign(method=name) for name, found in fitted.items()]
     table = pd.concat(tables, ignore_index=True)[list(_HORIZON_COLUMNS)]
     return table.sort_values("agent", kind="stable", ignore_index=True)
 

@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tidegauge.horizon.studies.multiverse import Multiverse, Outcome
 from tidegauge.horizon.studies.specifications import SHARED, Level, Universe
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FloatArray = NDArray[np.float64]
 
 
 def choices_table(multiverse: Multiverse) -> pd.DataFrame:

@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import BoolArray, IntArray
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 KINDS = ("task", "family", "agent")
 NOT_TRIED = -1

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.methods.registry import Contender, FloatArray, IntArray
+from tidegauge.horizon.methods.base import Effort, Method
+from tidegauge.horizon.model.observations import continuous_scores
 from tidegauge.horizon.studies.folds import Fold, without
 from tidegauge.progress import SILENT, Progress
 from tidegauge.scores import brier_loss, log_score
@@ -26,9 +28,9 @@ SUREST = 1e-4
 
 @dataclass(frozen=True)
 class _Job:
-    """One contender, one fold: all that a worker process needs."""
+    """One method, one fold: all that a worker process needs."""
 
-    contender: Contender
+    method: Method
     fold: Fold
     design: Design
     seed: int
@@ -54,12 +56,12 @@ class HeldOut:
     Attributes
     ----------
     cells : DataFrame
-        One row per kind of fold, contender and cell: by, fold, method, agent, task_id,
+        One row per kind of fold, method and cell: by, fold, method, agent, task_id,
         task_family, human_minutes, attempts, successes, raw (as predicted), probability (kept
         within `SUREST` of 0 and 1), log_score and brier (summed over the cell's runs),
         fractional_log_score (the same by the runs' continuous scores).
     fits : DataFrame
-        One row per fold and contender: by, fold, method, cells, runs, log_score and brier (per
+        One row per fold and method: by, fold, method, cells, runs, log_score and brier (per
         run), r_hat and divergences where it was sampled, seconds.
     """
 
@@ -69,17 +71,17 @@ class HeldOut:
 
 def hold_out(
     design: Design,
-    contenders: Sequence[Contender],
+    methods: Sequence[Method],
     folds: Sequence[Fold],
     *,
     seed: int,
     workers: int | None = None,
     progress: Progress = SILENT,
 ) -> HeldOut:
-    """Refit every contender without each fold and score what it says of the fold's runs."""
+    """Refit every method without each fold and score what it says of the fold's runs."""
     import pandas as pd
 
-    jobs = [_Job(contender, fold, design, seed) for fold in folds for contender in contenders]
+    jobs = [_Job(method, fold, design, seed) for fold in folds for method in methods]
     outcomes = parallel_map(
         _refit, jobs, workers=workers, label="fits without a fold", progress=progress
     )
@@ -91,19 +93,15 @@ def hold_out(
 def _refit(job: _Job) -> _Outcome:
     began = time.perf_counter()
     training = without(job.design, job.fold.held)
-    fitted = job.contender.fit(training.design, seed=job.seed, quick=True, progress=SILENT)
+    found = job.method.fit(training.design, seed=job.seed, effort=Effort.FOLD)
     agent, task = np.nonzero(job.fold.held)
-    r_hat, divergences = np.nan, 0
-    if fitted.fit is not None:
-        r_hat = float(fitted.fit.diagnosis.parameters["r_hat"].max())
-        divergences = fitted.fit.diagnosis.divergences
     return _Outcome(
         job=job,
         agent=agent,
         task=task,
-        probability=fitted.predict(np.searchsorted(training.agent_rows, agent), task),
-        r_hat=r_hat,
-        divergences=divergences,
+        probability=found.success[np.searchsorted(training.agent_rows, agent), task],
+        r_hat=found.r_hat,
+        divergences=found.divergences,
         seconds=time.perf_counter() - began,
     )
 
@@ -118,7 +116,7 @@ def _table_of(outcome: _Outcome) -> pd.DataFrame:
         {
             "by": outcome.job.fold.by,
             "fold": outcome.job.fold.number,
-            "method": outcome.job.contender.name,
+            "method": outcome.job.method.name,
             "agent": np.array(design.agents, dtype=object)[agent],
             "task_id": np.array(design.tasks, dtype=object)[task],
             "task_family": np.array(design.families, dtype=object)[design.task_family[task]],
@@ -129,7 +127,9 @@ def _table_of(outcome: _Outcome) -> pd.DataFrame:
             "probability": probability,
             "log_score": log_score(probability, successes, attempts),
             "brier": brier_loss(probability, successes, attempts),
-            "fractional_log_score": log_score(probability, design.score_sum[agent, task], attempts),
+            "fractional_log_score": log_score(
+                probability, continuous_scores(design)[agent, task], attempts
+            ),
         }
     )
 
@@ -139,7 +139,7 @@ def _fit_row(outcome: _Outcome, table: pd.DataFrame) -> dict[str, object]:
     return {
         "by": outcome.job.fold.by,
         "fold": outcome.job.fold.number,
-        "method": outcome.job.contender.name,
+        "method": outcome.job.method.name,
         "cells": len(table),
         "runs": runs,
         "log_score": table["log_score"].sum() / runs,

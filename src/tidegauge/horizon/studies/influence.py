@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,10 @@ from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError, TideGaugeError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import subset_tasks
-from tidegauge.horizon.methods.short_fits import Horizon50, fit_short
+from tidegauge.horizon.horizons.estimate import Estimate
+from tidegauge.horizon.horizons.quantities import minutes_of
+from tidegauge.horizon.methods.base import Effort
+from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.progress import SILENT, Progress
 
@@ -79,17 +82,18 @@ def check_families(design: Design) -> None:
         raise InputError("influence: the file has one family of tasks, so none can be left out")
 
 
-def _refit(job: _Job) -> Horizon50 | str:
+def _refit(job: _Job) -> Estimate | str:
     design = job.design
     try:
         if job.family is not None:
             design = subset_tasks(design, design.task_family != job.family)
-        return fit_short(design, options=job.options, seed=job.seed)[0]
+        method = Hierarchical(options=job.options)
+        return replace(method.fit(design, effort=Effort.SHORT, seed=job.seed), fit=None)
     except TideGaugeError as error:
         return str(error)
 
 
-def _table(design: Design, whole: Horizon50, others: list[Horizon50 | str]) -> pd.DataFrame:
+def _table(design: Design, whole: Estimate, others: list[Estimate | str]) -> pd.DataFrame:
     import pandas as pd
 
     blocks = []
@@ -112,7 +116,7 @@ def _table(design: Design, whole: Horizon50, others: list[Horizon50 | str]) -> p
     return table.sort_values(["influence"], ascending=False, kind="stable", ignore_index=True)
 
 
-def changes(design: Design, before: Horizon50, after: Horizon50) -> pd.DataFrame:
+def changes(design: Design, before: Estimate, after: Estimate) -> pd.DataFrame:
     """Return, per agent of both fits, how far p50 moved (log2), with its Monte Carlo error."""
     import pandas as pd
 
@@ -121,14 +125,17 @@ def changes(design: Design, before: Horizon50, after: Horizon50) -> pd.DataFrame
     agents = [agent for agent in after.agents if agent in place]
     old = np.array([place[agent] for agent in agents])
     new = np.array([a for a, agent in enumerate(after.agents) if agent in place])
-    first, second = before.middle[old], after.middle[new]
-    with np.errstate(over="ignore", under="ignore"):
-        return pd.DataFrame(
-            {
-                "agent": agents,
-                "p50_all": np.exp2(first),
-                "p50": np.exp2(second),
-                "log2_change": np.clip(second, x.min(), x.max()) - np.clip(first, x.min(), x.max()),
-                "change_error": np.hypot(before.error[old], after.error[new]),
-            }
-        )
+    first, second = before.centre_log2()[old], after.centre_log2()[new]
+    error, other_error = (
+        np.zeros(len(one.agents)) if one.median_error is None else one.median_error
+        for one in (before, after)
+    )
+    return pd.DataFrame(
+        {
+            "agent": agents,
+            "p50_all": minutes_of(first),
+            "p50": minutes_of(second),
+            "log2_change": np.clip(second, x.min(), x.max()) - np.clip(first, x.min(), x.max()),
+            "change_error": np.hypot(error[old], other_error[new]),
+        }
+    )

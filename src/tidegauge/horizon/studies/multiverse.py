@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError, TideGaugeError
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.horizons.quantities import Interval, share_beyond
-from tidegauge.horizon.methods.short_fits import FloatArray, Horizon50, fit_universe
+from tidegauge.horizon.horizons.quantities import Interval, bounded, share_beyond
+from tidegauge.horizon.methods.base import Effort
 from tidegauge.horizon.studies.specifications import CHOICES, Universe, check_names
 from tidegauge.horizon.trend.least_squares import Trendline, fit_trendline
 from tidegauge.progress import SILENT, Progress
@@ -145,37 +146,31 @@ def _fit_job(job: _Job) -> Outcome:
     began, cpu = time.perf_counter(), time.process_time()
     x = job.design.log2_minutes
     try:
-        found = fit_universe(
-            job.universe, job.universe.data_of(job.design, seed=job.seed), seed=job.seed
-        )
+        data = job.universe.data_of(job.design, seed=job.seed)
+        found = job.universe.fitted_by.fit(data, effort=Effort.SHORT, seed=job.seed)
     except TideGaugeError as error:
         return Outcome(job.number, job.universe, reason=str(error))
     except Exception as error:  # a sampler's own: the other universes must still be told
         return Outcome(job.number, job.universe, reason=f"{type(error).__name__}: {error}")
+    log2 = bounded(found.log2_horizons())
     return Outcome(
         number=job.number,
         universe=job.universe,
         agents=found.agents,
-        p50=_minutes(found),
-        beyond=share_beyond(found.draws, longest_minutes=float(job.design.human_minutes.max())),
+        p50=found.interval(),
+        beyond=share_beyond(log2, longest_minutes=float(job.design.human_minutes.max())),
         converged=found.converged,
         r_hat=found.r_hat,
         divergences=found.divergences,
         trend=fit_trendline(
             [job.dates.get(agent) for agent in found.agents],
-            found.middle,
-            found.draws,
+            found.centre_log2(),
+            log2,
             limits_log2=(float(x.min()) - _FACTOR_LOG2, float(x.max()) + _FACTOR_LOG2),
         ),
         seconds=time.perf_counter() - began,
         cpu_seconds=time.process_time() - cpu,
     )
-
-
-def _minutes(found: Horizon50) -> Interval:
-    low, high = np.quantile(found.draws, [0.025, 0.975], axis=0)
-    with np.errstate(over="ignore", under="ignore"):
-        return Interval(np.exp2(found.middle), np.exp2(low), np.exp2(high))
 
 
 def horizons_table(multiverse: Multiverse) -> pd.DataFrame:

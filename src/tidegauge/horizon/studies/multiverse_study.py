@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.agents import with_agent_facts
+from tidegauge.horizon.data.agents import read_release_dates, undated_note, with_agent_facts
 from tidegauge.horizon.data.counts import read_tally
 from tidegauge.horizon.data.design import Design, build_design
 from tidegauge.horizon.data.filters import RowFilter
 from tidegauge.horizon.model.options import CORE, HorizonOptions
-from tidegauge.horizon.store.fit_folder import read_release_dates, undated_note
 from tidegauge.horizon.studies.influence import check_families, leave_families_out
 from tidegauge.horizon.studies.multiverse import Multiverse, explore
 from tidegauge.horizon.studies.specifications import Universe, default_grid, read_grid
@@ -78,7 +77,7 @@ def study(
 ) -> Study:
     """Read run records and fit every universe; everything is checked before the first fit."""
     dates = read_release_dates(options.release_dates)
-    grid = None if options.grid is None else read_grid(options.grid)
+    grid = None if options.grid is None else read_grid(options.grid, progress=progress)
     tally = read_tally(runs, filters=options.filters, progress=progress)
     design = build_design(tally)
     if dates:
@@ -87,7 +86,7 @@ def study(
     _check_trends(universes, options, bool(dates))
     if options.influence:
         check_families(design)
-    notes = [*design.notes, *undated_note(design, dates)]
+    notes = [*design.notes, *undated_note(design.agents, dates)]
     for note in notes:
         progress.note(note)
     multiverse = explore(

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.methods.exact import weighted_quantiles
-from tidegauge.horizon.methods.short_fits import FloatArray, Horizon50, fit_short
+from tidegauge.horizon.horizons.estimate import Estimate
+from tidegauge.horizon.methods.base import Effort
+from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.model.likelihood import log_likelihoods
 from tidegauge.horizon.model.options import (
     CORE,
@@ -96,7 +98,10 @@ def prior_sensitivity(
 
     with progress.step("the fit whose priors are changed"):
         sampler = replace(DEFAULT_SAMPLER, draws=1000, chains=2)
-        base, fit = fit_short(design, options=options, priors=priors, sampler=sampler, seed=seed)
+        method = Hierarchical(options=options, priors=priors, short_sampler=sampler)
+        base = method.fit(design, effort=Effort.SHORT, seed=seed)
+    fit = base.fit
+    assert fit is not None, "a sampled estimate has its posterior"
     priors = with_human_prior(priors, options)
     powers, doubtful = _power_rows(replace(fit, priors=priors), base)
     refits = [("power", name, _power_text(name, power), power) for name, power in doubtful]
@@ -104,7 +109,7 @@ def prior_sensitivity(
     for name in priors_in_effect(fit.options, fit.point):
         for prior in ALTERNATIVES.get(name, ()):
             if prior != getattr(priors, name):
-                refits.append(("alternative", name, describe(prior), 1.0))
+                refits.append(("alternative", name, str(prior), 1.0))
                 planned.append(replace(priors, **{name: prior}))
     found = parallel_map(
         _refit,
@@ -121,21 +126,14 @@ def prior_sensitivity(
     return _with_verdicts(table)
 
 
-def _refit(job: _Job) -> Horizon50:
-    return fit_short(job.design, options=job.options, priors=job.priors, seed=job.seed)[0]
+def _refit(job: _Job) -> Estimate:
+    method = Hierarchical(options=job.options, priors=job.priors)
+    return replace(method.fit(job.design, effort=Effort.SHORT, seed=job.seed), fit=None)
 
 
 def log_prior(prior: Prior, values: FloatArray) -> FloatArray:
-    """Return the log density of values (chain, draw, ...), up to a constant, summed per draw."""
-    match prior.kind:
-        case "half_cauchy":
-            logp = -np.log1p((values / prior.sd) ** 2)
-        case "gamma":
-            shape, rate = (prior.mu / prior.sd) ** 2, prior.mu / prior.sd**2
-            logp = (shape - 1) * np.log(values) - rate * values
-        case _:
-            logp = -0.5 * ((values - prior.mu) / prior.sd) ** 2
-    summed: FloatArray = logp.reshape(*values.shape[:2], -1).sum(axis=-1)
+    """Return the log density of values (chain, draw, ...), summed per draw."""
+    summed: FloatArray = prior.logpdf(values).reshape(*values.shape[:2], -1).sum(axis=-1)
     return summed
 
 
@@ -150,13 +148,14 @@ def log_components(fit: HorizonFit) -> dict[str, FloatArray]:
     return {**found, LIKELIHOOD: np.asarray(total)}
 
 
-def _power_rows(fit: HorizonFit, base: Horizon50) -> tuple[pd.DataFrame, list[tuple[str, float]]]:
+def _power_rows(fit: HorizonFit, base: Estimate) -> tuple[pd.DataFrame, list[tuple[str, float]]]:
     """Reweight for every component; also return what has to be refitted instead."""
     import pandas as pd
 
     components = log_components(fit)
     x = fit.design.log2_minutes  # a distance over tails of 1e9 minutes would see nothing else
-    log2 = np.clip(base.draws, x.min() - 6, x.max() + 6).reshape(*fit.point.alpha.shape)
+    log2 = np.clip(base.log2_horizons(), x.min() - 6, x.max() + 6)
+    log2 = log2.reshape(*fit.point.alpha.shape)
     blocks, doubtful = [], []
     for name, logs in components.items():
         shared = {
@@ -173,12 +172,11 @@ def _power_rows(fit: HorizonFit, base: Horizon50) -> tuple[pd.DataFrame, list[tu
         for power in POWERS:
             weights, k = _smoothed((power - 1) * logs)
             block = pd.DataFrame({**shared, "change": _power_text(name, power), "pareto_k": k})
-            if k > HIGH_K and _is_closed(getattr(fit.priors, name)):
+            if k > HIGH_K and getattr(fit.priors, name).powered(power) is not None:
                 doubtful.append((name, power))
                 blocks.append(block.assign(how="not to be trusted: see the refit"))
                 continue
-            middle = np.array([weighted_quantiles(d, weights, [0.5])[0] for d in base.draws.T])
-            after = replace(base, middle=middle)
+            after = replace(base, weight=np.tile(weights[:, None], (1, len(base.agents))))
             moved = changes(fit.design, base, after).drop(columns="change_error")
             blocks.append(block.merge(moved, on="agent").assign(how="reweighted"))
     return pd.concat(blocks, ignore_index=True), doubtful
@@ -212,33 +210,12 @@ def _smoothed(log_weights: FloatArray) -> tuple[FloatArray, float]:
     return weights / weights.sum(), float(k)
 
 
-def _is_closed(prior: Prior) -> bool:
-    """Tell whether a power of the prior is a prior of the same kind."""
-    return prior.kind in ("normal", "half_normal", "truncated_normal")
-
-
 def _power_priors(priors: HorizonPriors, name: str, power: float) -> HorizonPriors:
-    prior: Prior = getattr(priors, name)
-    return replace(priors, **{name: replace(prior, sd=prior.sd / np.sqrt(power))})
+    return replace(priors, **{name: getattr(priors, name).powered(power)})
 
 
 def _power_text(name: str, power: float) -> str:
     return f"prior to the power {power:g}"
-
-
-def describe(prior: Prior) -> str:
-    """Return a prior as it is written in the documentation."""
-    match prior.kind:
-        case "half_normal":
-            return f"HalfNormal({prior.sd:g})"
-        case "half_cauchy":
-            return f"HalfCauchy({prior.sd:g})"
-        case "gamma":
-            return f"Gamma(mean {prior.mu:g}, sd {prior.sd:g})"
-        case "truncated_normal":
-            return f"Normal({prior.mu:g}, {prior.sd:g}) up to {prior.upper:g}"
-        case _:
-            return f"Normal({prior.mu:g}, {prior.sd:g})"
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon.analysis import AnalysisOptions, read_design
@@ -30,7 +31,6 @@ from tidegauge.progress import SILENT, Progress
 if TYPE_CHECKING:
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
 
 FEWEST_EARLIER = 4  # agents, before the next ones are predicted from them
 _STACKING_ROUNDS = 5000

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
 from tidegauge.horizon.model.options import HINGE_YEARS
@@ -19,7 +19,6 @@ from tidegauge.horizon.model.parameters import TREND_TERMS
 if TYPE_CHECKING:
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
 Coefficients = Mapping[str, FloatArray]
 
 COEFFICIENTS: Mapping[str, tuple[str, ...]] = {

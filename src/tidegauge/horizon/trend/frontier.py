@@ -9,15 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from tidegauge.engine.logistic import logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import read_groups, with_agent_facts
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.weights import run_weights
-from tidegauge.horizon.methods.regression import (
-    DEFAULT_REGULARISATION,
-    log2_horizon_of,
-    logistic_ridge,
-)
+from tidegauge.horizon.horizons.quantities import log2_horizon
+from tidegauge.horizon.methods.regression import DEFAULT_REGULARISATION
 from tidegauge.horizon.model.options import HorizonOptions
 
 FEWEST_DATED = 3  # a line through two points leaves nothing to tell its scatter by
@@ -97,7 +95,7 @@ def frontier_agents(design: Design, dates: Mapping[str, datetime.date]) -> froze
         ridge=DEFAULT_REGULARISATION,
     )
     longest = float(np.log2(design.human_minutes.max()))
-    log2 = log2_horizon_of(fits, success=0.5, longest_log2=longest)
+    log2 = log2_horizon(fits.intercept, fits.slope, success=0.5, longest_log2=longest)
     horizon = {agent: log2[a] for a, agent in enumerate(design.agents) if agent in dates}
     return frozenset(
         agent

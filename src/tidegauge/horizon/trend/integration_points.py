@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.priors import Prior
 
-FloatArray = NDArray[np.float64]
 Spread = Prior | tuple[float, float]  # a prior, or the two ends of an even one
 
 _POINTS_AT_ONCE = 8192
@@ -90,17 +89,4 @@ def prior_quantile(prior: Spread, place: FloatArray) -> FloatArray:
     """Return the values of a prior at places between 0 and 1."""
     if isinstance(prior, tuple):
         return prior[0] + (prior[1] - prior[0]) * place
-    if prior.kind == "gamma":
-        rate = prior.mu / prior.sd**2
-        found = stats.gamma.ppf(place, prior.mu * rate, scale=1 / rate)
-    elif prior.kind == "truncated_normal":
-        most = stats.norm.cdf(prior.upper, prior.mu, prior.sd)
-        found = stats.norm.ppf(place * most, prior.mu, prior.sd)
-    else:
-        kinds = {
-            "normal": stats.norm,
-            "half_normal": stats.halfnorm,
-            "half_cauchy": stats.halfcauchy,
-        }
-        found = kinds[prior.kind].ppf(place, prior.mu, prior.sd)
-    return np.asarray(found, dtype=np.float64)
+    return prior.quantile(place)

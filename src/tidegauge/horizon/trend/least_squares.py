@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from tidegauge.arrays import FloatArray
 
 LEVELS = (0.025, 0.25, 0.75, 0.975)
 _DAYS_PER_YEAR = 365.25

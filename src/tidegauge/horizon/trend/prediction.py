@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.priors import Prior
 from tidegauge.errors import InputError
-from tidegauge.horizon.horizons.quantities import log2_horizon
+from tidegauge.horizon.horizons.quantities import bounded, log2_horizon
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.trend.draws import COEFFICIENTS, hinge
 from tidegauge.horizon.trend.integration_points import Points, spread_points
@@ -25,7 +26,6 @@ from tidegauge.horizon.trend.integration_points import Points, spread_points
 if TYPE_CHECKING:
     from tidegauge.horizon.sampler.fit import HorizonFit
 
-FloatArray = NDArray[np.float64]
 
 # What is integrated over points; the other coefficients of a shape are linear.
 _BENDING = {
@@ -65,7 +65,7 @@ def measured_horizons(fit: HorizonFit) -> Measured:
     dated = np.flatnonzero(np.isfinite(design.agent_years))
     shape = (-1, len(design.agents))
     draws = log2_horizon(fit.point.alpha.reshape(shape), fit.point.beta.reshape(shape), success=0.5)
-    ends = np.quantile(np.clip(draws[:, dated], -1e6, 1e6), [0.1587, 0.5, 0.8413], axis=0)
+    ends = np.quantile(bounded(draws[:, dated]), [0.1587, 0.5, 0.8413], axis=0)
     return Measured(
         agents=tuple(design.agents[a] for a in dated),
         years=design.agent_years[dated],

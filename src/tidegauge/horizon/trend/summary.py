@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
 from tidegauge.horizon.trend.draws import Trend, trend_value
-
-FloatArray = NDArray[np.float64]
 
 # Human work in minutes: a day of 8 h, a week of 40 h, a month of 167 h, a year of 2,000 h.
 WORK_MINUTES = {
@@ -151,10 +149,10 @@ def trend_fan(
     end = first.last_day + beyond_years * DAYS_PER_YEAR
     days = np.unique(np.append(np.linspace(first.first_day, end, _FAN_DATES), first.last_day))
     log2 = np.concatenate([one.log2(days, success=success) for one in trends])
-    return Fan(days, weighted_quantiles(log2, FAN_LEVELS, share), success, first.last_day)
+    return Fan(days, weighted_order_statistics(log2, FAN_LEVELS, share), success, first.last_day)
 
 
-def weighted_quantiles(
+def weighted_order_statistics(
     values: FloatArray, levels: Sequence[float], weights: FloatArray
 ) -> FloatArray:
     """Return quantiles over the first axis; infinite values are values like others."""
@@ -166,7 +164,7 @@ def weighted_quantiles(
 
 def _estimate(values: FloatArray, share: FloatArray, interval: float) -> Estimate:
     levels = (0.5, 0.5 - interval / 2, 0.5 + interval / 2)
-    return Estimate(*(float(end) for end in weighted_quantiles(values, levels, share)))
+    return Estimate(*(float(end) for end in weighted_order_statistics(values, levels, share)))
 
 
 def _last_slopes(trends: Sequence[Trend]) -> FloatArray:

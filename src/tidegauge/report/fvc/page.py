@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.store import MANIFEST, manifest, write_json
 from tidegauge.errors import InputError
@@ -37,7 +38,6 @@ from tidegauge.report.page import (
     Text,
     write_page,
 )
-from tidegauge.scores import FloatArray
 
 
 def write_crossval(result: Crossval, folder: Path) -> None:

@@ -34,7 +34,7 @@ def comparison_plots(comparison: Comparison) -> Callable[[Path], None]:
             "horizons": horizons_chart(comparison.horizons),
             "scores": scores_chart(scores_table(cells)),
             "calibration": calibration_chart(calibration_table(cells)),
-            "tasks": tasks_chart(tasks_table(cells), comparison.options.contenders[-1].name),
+            "tasks": tasks_chart(tasks_table(cells), comparison.options.chosen[-1].name),
         }.items():
             save_chart(chart, folder / name)
 

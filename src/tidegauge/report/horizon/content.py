@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.horizons.curves import Curve, success_curves
 from tidegauge.horizon.horizons.predictive import HumanCheck, RateCheck, rate_checks
 from tidegauge.horizon.horizons.quantities import log2_horizon
@@ -18,7 +19,6 @@ from tidegauge.horizon.trend.least_squares import Trendline, fit_trendline
 from tidegauge.report.horizon.headline import (
     Band,
     Bar,
-    FloatArray,
     Range,
     Size,
     agent_chart,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 from tidegauge.horizon.analysis import Analysis
 from tidegauge.horizon.data.design import Design, human_log2_mean
 from tidegauge.horizon.horizons.predictive import PredictiveChecks
+from tidegauge.horizon.result import posterior_of
 from tidegauge.horizon.sampler.fit import HorizonFit
 from tidegauge.horizon.studies.recovery import TruthComparison
 from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, save_chart
@@ -24,26 +25,21 @@ _RANK_BINS = 20
 _MINUTES = alt.Scale(type="log")
 
 
-def fit_plots(analysis: Analysis) -> Callable[[Path], None]:
-    """Return a function that saves every chart of the analysis into a folder."""
-
-    def save(folder: Path) -> None:
-        charts = {"horizons": horizons_chart(analysis.outputs.horizons)}
-        if analysis.fit is not None and analysis.predictive is not None:
-            charts |= {
-                "trace": trace_chart(analysis.fit),
-                "rank": rank_chart(analysis.fit),
-                "sampling": sampling_chart(analysis.fit.diagnosis.parameters),
-                "difficulty": difficulty_chart(analysis.fit),
-            }
-            if analysis.predictive.rates:  # none where every task is outside the buckets
-                charts["predictive_success"] = success_chart(analysis.predictive)
-            if analysis.predictive.human:
-                charts["predictive_human"] = human_chart(analysis.predictive)
-        for name, chart in charts.items():
-            save_chart(chart, folder / name)
-
-    return save
+def fit_charts(analysis: Analysis) -> dict[str, Any]:
+    """Return every chart of an analysis by the name of its file."""
+    charts: dict[str, Any] = {"horizons": horizons_chart(analysis.outputs.horizons)}
+    if analysis.fit is not None and analysis.predictive is not None:
+        charts |= {
+            "trace": trace_chart(analysis.fit),
+            "rank": rank_chart(analysis.fit),
+            "sampling": sampling_chart(analysis.fit.diagnosis.parameters),
+            "difficulty": difficulty_chart(analysis.fit),
+        }
+        if analysis.predictive.rates:  # none where every task is outside the buckets
+            charts["predictive_success"] = success_chart(analysis.predictive)
+        if analysis.predictive.human:
+            charts["predictive_human"] = human_chart(analysis.predictive)
+    return charts
 
 
 def horizons_chart(table: pd.DataFrame) -> alt.LayerChart:
@@ -63,27 +59,28 @@ def horizons_chart(table: pd.DataFrame) -> alt.LayerChart:
     return (bars + dots).properties(width=520)
 
 
-def _watched(fit: HorizonFit) -> dict[str, np.ndarray]:
-    """Return draws (chain, draw) of the scalars and of the parameter that mixes worst."""
-    draws = {name: getattr(fit.point, name) for name in _SCALARS}
+def watched_draws(fit: HorizonFit) -> dict[str, np.ndarray]:
+    """Return draws (chain, draw) of the scalars and of the parameter with the lowest ESS."""
+    posterior = posterior_of(fit.design, fit.options, fit.point, fit.draws).posterior
     table = fit.diagnosis.parameters
     worst = str(table["parameter"].iloc[int(table["ess_bulk"].to_numpy().argmin())])
-    name, _, label = worst.removesuffix("]").partition("[")
-    if label:
-        names = {
-            "alpha": fit.design.agents,
-            "beta": fit.design.agents,
-            "mu_task": fit.design.tasks,
-            "mu_family": fit.design.families,
-        }
-        draws[f"{worst} (lowest ESS)"] = getattr(fit.point, name)[..., names[name].index(label)]
-    return draws
+    watched = {}
+    for name in (*_SCALARS, worst.partition("[")[0]):
+        array = posterior[name]
+        dims = array.dims[2:]  # at most one beside chain and draw: agent, task, source...
+        for label in array.coords[dims[0]].values if dims else [""]:
+            shown = f"{name}[{label}]" if dims else name
+            if name in _SCALARS or shown == worst:
+                draws = array.sel({dims[0]: label}) if dims else array
+                note = " (lowest ESS)" if shown == worst else ""
+                watched[shown + note] = np.asarray(draws)
+    return watched
 
 
 def trace_chart(fit: HorizonFit) -> alt.FacetChart:
     """Draw the chains of the scalar parameters and of the one that mixes worst."""
     blocks = []
-    for name, draws in _watched(fit).items():
+    for name, draws in watched_draws(fit).items():
         thin = max(1, draws.shape[1] // _POINTS_PER_TRACE)
         for chain, values in enumerate(draws[:, ::thin]):
             steps = np.arange(values.size) * thin
@@ -109,7 +106,7 @@ def trace_chart(fit: HorizonFit) -> alt.FacetChart:
 def rank_chart(fit: HorizonFit) -> alt.FacetChart:
     """Draw rank histograms: chains that agree have flat ones."""
     blocks = []
-    for name, draws in _watched(fit).items():
+    for name, draws in watched_draws(fit).items():
         ranks = rankdata(draws).reshape(draws.shape)
         edges = np.linspace(0.5, draws.size + 0.5, _RANK_BINS + 1)
         for chain, values in enumerate(ranks):

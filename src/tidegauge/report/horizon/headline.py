@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 import numpy as np
-from numpy.typing import NDArray
 
+from tidegauge.arrays import FloatArray
 from tidegauge.report.charts import ACCENT, SECOND, chart_data
 from tidegauge.report.durations import (
     SECONDS_PER_MINUTE,
@@ -19,7 +19,6 @@ from tidegauge.report.durations import (
     duration_text,
 )
 
-FloatArray = NDArray[np.float64]
 Range = tuple[float, float]
 
 _DAY_MS = 86_400_000

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from tidegauge.engine.priors import Prior
 from tidegauge.engine.store import plain
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS
 from tidegauge.horizon.store.stored_fit import StoredFit
@@ -18,10 +19,10 @@ _METHODS = {
     "doubt about the tasks' lengths is part of every interval. The horizon at a success rate is "
     "the length at which the curve falls to it; points are posterior medians, intervals hold the "
     "central 95 % of all draws, those beyond the longest task included.",
-    "frequentist": "One logistic regression per agent on the file's human minutes (log2), runs "
+    "regression": "One logistic regression per agent on the file's human minutes (log2), runs "
     "weighted by task and family. Intervals hold the central 95 % of a bootstrap over families, "
     "tasks and runs. The human minutes are taken as the truth.",
-    "grid": "Each agent's own posterior of alpha and beta, summed on a grid, with the file's "
+    "exact": "Each agent's own posterior of alpha and beta, summed on a grid, with the file's "
     "human minutes taken as the truth. Points are posterior medians, intervals hold the central "
     "95 %.",
 }
@@ -65,7 +66,7 @@ def methods(fit: StoredFit) -> list[Block]:
         )
     seed = "none" if manifest.seed is None else str(manifest.seed)
     facts = [("method", manifest.method), ("model", model), ("seed", seed)]
-    for part in ("options", "frequentist"):
+    for part in ("options", "regression"):
         facts += [(name.replace("_", " "), _said(v)) for name, v in _items(settings.get(part))]
     if settings.get("filters"):
         facts.append(("rows", "; ".join(map(str, settings["filters"]))))
@@ -154,11 +155,5 @@ def _items(value: Any) -> list[tuple[str, Any]]:
 def _prior_text(prior: Any) -> str:
     if not isinstance(prior, Mapping) or "kind" not in prior:
         return str(prior)
-    kind, mu, sd = prior["kind"], prior.get("mu", 0), prior.get("sd")
-    if str(kind).startswith("half_"):
-        return f"{str(kind).replace('_', '-')}({sd})"
-    upper = prior.get("upper", "inf")
-    bound = "" if upper == "inf" else f", at most {upper}"
-    if kind == "gamma":
-        return f"gamma of mean {mu:.4g} and sd {sd:.4g}"
-    return f"{str(kind).removeprefix('truncated_')}({mu}, {sd}){bound}"
+    upper = float(prior.get("upper", "inf"))
+    return str(Prior(prior["kind"], prior.get("mu", 0.0), prior["sd"], upper))

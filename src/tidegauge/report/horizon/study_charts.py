@@ -10,10 +10,11 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from tidegauge.arrays import FloatArray
 from tidegauge.horizon.store.studies import StoredMultiverse
 from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, chart_data
 from tidegauge.report.durations import duration_axis, duration_scale
-from tidegauge.report.horizon.headline import Bar, FloatArray, Size, bar_rows, minutes_range
+from tidegauge.report.horizon.headline import Bar, Size, bar_rows, minutes_range
 
 PALETTE = (SECOND, "#2563eb", ACCENT, "#7c3aed", "#be123c", "#4d7c0f", INK, MUTED)
 MOST_MONTHS = 60.0

@@ -46,7 +46,7 @@ _CHECKS = {
 def verdict(fit: StoredFit) -> Block:
     """Say whether the numbers can be relied on, and why."""
     if fit.posterior is None:
-        source = {"frequentist": "a regression and its bootstrap", "grid": "sums on a grid"}
+        source = {"regression": "a regression and its bootstrap", "exact": "sums on a grid"}
         made = source.get(fit.manifest.method, "a computation")
         return Text(
             f"Nothing was sampled: the numbers come from {made}, so there is no convergence to "

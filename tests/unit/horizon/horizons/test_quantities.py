@@ -20,6 +20,12 @@ def test_flat_curves_are_infinite_or_zero() -> None:
     assert found.tolist() == [np.inf, -np.inf]
 
 
+def test_a_rising_curve_is_infinite_or_zero_by_its_end() -> None:
+    alpha, beta = np.array([-1.0, -9.0]), np.array([0.5, 0.5])
+    found = log2_horizon(alpha, beta, success=0.5, longest_log2=10.0)
+    assert found.tolist() == [np.inf, -np.inf]
+
+
 def test_quantiles_are_over_all_draws_the_infinite_too() -> None:
     draws = np.concatenate([np.linspace(0, 5, 60), np.full(40, np.inf)])[:, None]
     interval = minutes_interval(draws)

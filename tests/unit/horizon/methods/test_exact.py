@@ -7,7 +7,8 @@ import pytest
 from scipy import integrate
 from scipy.special import expit
 
-from tidegauge.horizon.methods.exact import agent_grid, weighted_quantiles
+from tidegauge.arrays import weighted_quantiles
+from tidegauge.horizon.methods.exact import agent_grid
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 
 X = np.array([0.0, 2.0, 4.0, 6.0, 8.0])

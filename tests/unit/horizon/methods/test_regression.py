@@ -10,14 +10,14 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 from designs import draw_design, usual_truth
+from tidegauge.engine.logistic import LogisticFits, logistic_ridge
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.weights import run_weights
+from tidegauge.horizon.horizons.quantities import log2_horizon
 from tidegauge.horizon.methods.regression import (
-    FrequentistOptions,
-    LogisticFits,
-    fit_frequentist,
-    log2_horizon_of,
-    logistic_ridge,
+    RegressionOptions,
+    bootstrap_estimate,
+    fit_regression,
     resample,
 )
 
@@ -51,32 +51,27 @@ def test_curves_equal_scikit_learn(design: Design, ridge: float, scheme: str) ->
         np.testing.assert_allclose(fits.intercept[a], reference.intercept_[0], rtol=1e-4)
 
 
-def test_gradient_vanishes_at_separated_data() -> None:
-    x = np.array([0.0, 1.0, 2.0, 3.0])
-    won, lost = np.array([[1.0, 1.0, 0.0, 0.0]]), np.array([[0.0, 0.0, 1.0, 1.0]])
-    fits = logistic_ridge(x, won, lost, ridge=1e-5)
-    p = 1 / (1 + np.exp(-(fits.intercept[0] + fits.slope[0] * x)))
-    residual = won[0] - p
-    assert abs(residual.sum()) < 1e-8
-    assert abs((residual * x).sum() - 1e-5 * fits.slope[0]) < 1e-8
-    assert fits.slope[0] < -5
-
-
 def test_one_sided_agents_have_no_slope_and_horizons_at_the_ends() -> None:
     x, one = np.array([0.0, 5.0]), np.ones((1, 2))
     always = logistic_ridge(x, one, 0 * one, ridge=1e-5)
     never = logistic_ridge(x, 0 * one, one, ridge=1e-5)
     none = logistic_ridge(x, 0 * one, 0 * one, ridge=1e-5)
-    limits = {"success": 0.5, "longest_log2": 5.0}
-    assert log2_horizon_of(always, **limits)[0] == np.inf
-    assert log2_horizon_of(never, **limits)[0] == -np.inf
-    assert np.isnan(log2_horizon_of(none, **limits)[0])
+    fits = (always, never, none)
+    found = [log2_horizon(fit.intercept, fit.slope, success=0.5)[0] for fit in fits]
+    np.testing.assert_array_equal(found, [np.inf, -np.inf, np.nan])
 
 
-def test_a_rising_curve_is_infinite_or_zero_by_its_end() -> None:
-    fits = LogisticFits(intercept=np.array([-1.0, -9.0]), slope=np.array([0.5, 0.5]))
-    found = log2_horizon_of(fits, success=0.5, longest_log2=10.0)
-    assert found.tolist() == [np.inf, -np.inf]
+def test_a_replicate_without_runs_counts_as_the_point_fit(design: Design) -> None:
+    point = LogisticFits(np.array([2.0, 1.0, 3.0]), np.array([-0.5, -0.5, -0.5]))
+    replicates = LogisticFits(
+        np.array([[np.nan, 2.0, 3.0], [4.0, 1.0, 3.0]]),
+        np.array([[np.nan, -0.5, -0.5], [-0.5, -0.5, -0.5]]),
+    )
+    found = bootstrap_estimate(design, point, replicates)
+    np.testing.assert_array_equal(found.log2_horizons(), [[4, 4, 6], [8, 2, 6]])
+    np.testing.assert_array_equal(found.centre_log2(), [4, 2, 6])
+    longest = np.log2(design.human_minutes.max())
+    np.testing.assert_array_equal(found.beyond(), (found.log2_horizons() > longest).mean(axis=0))
 
 
 def test_weights_sum_to_one_per_agent_and_follow_family_size(design: Design) -> None:
@@ -117,7 +112,7 @@ def test_resampling_has_the_distribution_of_a_plain_hierarchical_bootstrap(
 
 
 def test_the_same_seed_gives_the_same_replicates(design: Design) -> None:
-    options = FrequentistOptions(replicates=150, seed=3)
-    first, second = (fit_frequentist(design, options=options) for _ in range(2))
-    assert np.array_equal(first.replicates.slope, second.replicates.slope)
-    assert first.replicates.slope.shape == (150, 3)
+    options = RegressionOptions(replicates=150, seed=3)
+    first, second = (fit_regression(design, options=options) for _ in range(2))
+    assert np.array_equal(first.beta, second.beta)
+    assert first.beta.shape == (150, 3)

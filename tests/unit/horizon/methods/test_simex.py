@@ -9,9 +9,10 @@ import pytest
 from scipy.special import expit
 
 from designs import draw_design, usual_truth
+from tidegauge.engine.logistic import logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.methods.regression import FrequentistOptions, fit_frequentist, logistic_ridge
+from tidegauge.horizon.methods.regression import RegressionOptions, fit_regression
 from tidegauge.horizon.methods.simex import (
     ADDED,
     SimexOptions,
@@ -55,10 +56,10 @@ def test_spread_of_runs_is_pooled_within_tasks_by_hand(design: Design) -> None:
 def test_noise_that_nothing_tells_of_is_an_error_with_a_remedy(design: Design) -> None:
     once = replace(design, run_task=np.array([0, 2]), run_log2=np.array([1.0, 2.0]))
     with pytest.raises(InputError, match="no task has two successful human runs"):
-        fit_simex(once, regression=FrequentistOptions(replicates=2))
+        fit_simex(once, regression=RegressionOptions(replicates=2))
     given = SimexOptions(run_sd_log2=0.5)
-    fit = fit_simex(once, regression=FrequentistOptions(replicates=2), options=given)
-    assert np.isfinite(fit.point.slope).all()
+    fit = fit_simex(once, regression=RegressionOptions(replicates=2), options=given)
+    assert np.isfinite(fit.centre.beta).all()
 
 
 @pytest.mark.parametrize(
@@ -75,14 +76,14 @@ def test_impossible_options_are_refused(choice: dict[str, float], message: str) 
 
 
 def test_lengths_without_noise_give_the_plain_regression(design: Design) -> None:
-    regression = FrequentistOptions(replicates=3, seed=4)
+    regression = RegressionOptions(replicates=3, seed=4)
     exact = fit_simex(
         design, regression=regression, options=SimexOptions(run_sd_log2=0.0, estimate_sd_log2=0.0)
     )
-    plain = fit_frequentist(design, options=regression)
-    np.testing.assert_allclose(exact.point.slope, plain.point.slope, rtol=1e-6)
-    np.testing.assert_allclose(exact.point.intercept, plain.point.intercept, rtol=1e-6)
-    np.testing.assert_allclose(exact.replicates.slope, plain.replicates.slope, rtol=1e-5)
+    plain = fit_regression(design, options=regression)
+    np.testing.assert_allclose(exact.centre.beta, plain.centre.beta, rtol=1e-6)
+    np.testing.assert_allclose(exact.centre.alpha, plain.centre.alpha, rtol=1e-6)
+    np.testing.assert_allclose(exact.beta, plain.beta, rtol=1e-5)
 
 
 def test_agents_that_never_or_always_succeed_stay_as_the_regression_has_them(
@@ -91,11 +92,11 @@ def test_agents_that_never_or_always_succeed_stay_as_the_regression_has_them(
     successes = design.successes.copy()
     successes[0], successes[1] = 0.0, design.attempts[1]
     fit = fit_simex(
-        replace(design, successes=successes), regression=FrequentistOptions(replicates=2)
+        replace(design, successes=successes), regression=RegressionOptions(replicates=2)
     )
-    assert fit.point.intercept[:2].tolist() == [-np.inf, np.inf]
-    assert fit.point.slope[:2].tolist() == [0, 0]
-    assert np.isfinite(fit.point.slope[2])
+    assert fit.centre.alpha[:2].tolist() == [-np.inf, np.inf]
+    assert fit.centre.beta[:2].tolist() == [0, 0]
+    assert np.isfinite(fit.centre.beta[2])
 
 
 def test_simex_removes_most_of_the_attenuation_of_noisy_lengths() -> None:

@@ -72,20 +72,20 @@ def test_rows_of_a_table_may_come_in_any_order(spoilt: Path) -> None:
     np.testing.assert_array_equal(after.posterior.counts.attempts, counts)
 
 
-def test_other_methods_need_no_posterior(frequentist_folder: Path, grid_folder: Path) -> None:
-    for folder in (frequentist_folder, grid_folder):
+def test_other_methods_need_no_posterior(regression_folder: Path, exact_folder: Path) -> None:
+    for folder in (regression_folder, exact_folder):
         fit = read_fit(folder)
         assert fit.posterior is None
         assert fit.tasks is None
         assert len(fit.horizons) == 8
-    assert read_fit(frequentist_folder).manifest.seed == 3
+    assert read_fit(regression_folder).manifest.seed == 3
 
 
 @pytest.mark.parametrize("name", ["NA", "null", "007", "1e5", "nan", ""])
 def test_agents_keep_the_names_they_have(
-    frequentist_folder: Path, tmp_path: Path, name: str
+    regression_folder: Path, tmp_path: Path, name: str
 ) -> None:
-    folder = Path(shutil.copytree(frequentist_folder, tmp_path / "fit"))
+    folder = Path(shutil.copytree(regression_folder, tmp_path / "fit"))
     edit_cell(folder / "horizons.csv", "agent", name)
     assert read_fit(folder).horizons["agent"].iloc[0] == name
 
@@ -183,11 +183,11 @@ def test_what_is_not_a_fit_is_refused(tmp_path: Path) -> None:
 
 
 def test_interrupted_replacement_is_completed_before_reading(
-    frequentist_folder: Path, grid_folder: Path, tmp_path: Path
+    regression_folder: Path, exact_folder: Path, tmp_path: Path
 ) -> None:
-    folder = Path(shutil.copytree(frequentist_folder, tmp_path / "fit"))
-    shutil.copytree(grid_folder, folder / ".tidegauge-commit")
-    assert read_fit(folder).manifest.method == "grid"
+    folder = Path(shutil.copytree(regression_folder, tmp_path / "fit"))
+    shutil.copytree(exact_folder, folder / ".tidegauge-commit")
+    assert read_fit(folder).manifest.method == "exact"
 
 
 def test_rates_seen_add_up_to_the_runs_and_the_curve_to_the_draws(fit_folder: Path) -> None:
@@ -209,8 +209,8 @@ def test_rates_seen_add_up_to_the_runs_and_the_curve_to_the_draws(fit_folder: Pa
         assert (curve.median <= curve.high).all()
 
 
-def test_curve_without_draws_crosses_half_at_the_horizon(frequentist_folder: Path) -> None:
-    for curve in success_curves(read_fit(frequentist_folder)):
+def test_curve_without_draws_crosses_half_at_the_horizon(regression_folder: Path) -> None:
+    for curve in success_curves(read_fit(regression_folder)):
         log2 = np.interp(-0.5, -curve.median, np.log2(curve.minutes))
         if curve.minutes[0] < curve.p50_minutes < curve.minutes[-1]:
             assert log2 == pytest.approx(np.log2(curve.p50_minutes), abs=0.05)

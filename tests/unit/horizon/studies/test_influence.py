@@ -12,7 +12,7 @@ from designs import draw_design, usual_truth
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import subset_tasks
-from tidegauge.horizon.methods.short_fits import Horizon50
+from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.studies.influence import COLUMNS, changes, leave_families_out
 
 PLANTED = 3
@@ -75,13 +75,21 @@ def test_every_family_and_agent_has_its_change(design: Design, table: pd.DataFra
 def test_changes_are_of_the_agents_both_fits_have_within_the_range_of_the_tasks(
     design: Design,
 ) -> None:
-    def said(agents: tuple[str, ...], log2: list[float], error: float) -> Horizon50:
-        values = np.array(log2)
-        return Horizon50(agents, values, values[None], True, 1.0, 0, np.full(values.size, error))
+    def estimate(agents: tuple[str, ...], log2: list[float], error: float) -> Estimate:
+        alpha = np.array([log2])
+        return Estimate(
+            method="made",
+            agents=agents,
+            alpha=alpha,
+            beta=-np.ones_like(alpha),
+            success=np.zeros((len(agents), 1)),
+            longest_minutes=1.0,
+            median_error=np.full(len(agents), error),
+        )
 
     longest = float(design.log2_minutes.max())
-    before = said(("a", "b", "c"), [2.0, 3.0, longest + 5], 0.3)
-    after = said(("c", "a"), [longest + 9, 2.5], 0.4)
+    before = estimate(("a", "b", "c"), [2.0, 3.0, longest + 5], 0.3)
+    after = estimate(("c", "a"), [longest + 9, 2.5], 0.4)
     found = changes(design, before, after).set_index("agent")
     assert list(found.index) == ["c", "a"]
     assert found.loc["a", "log2_change"] == pytest.approx(0.5)

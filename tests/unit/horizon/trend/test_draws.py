@@ -14,7 +14,7 @@ from tidegauge.horizon.trend.summary import (
     WORK_MINUTES,
     summarise_trend,
     trend_fan,
-    weighted_quantiles,
+    weighted_order_statistics,
 )
 from tidegauge.horizon.trend.tables import trend_files
 
@@ -154,9 +154,9 @@ def test_fan_holds_the_quantiles_of_the_draws_and_goes_two_years_on() -> None:
     assert (np.diff(fan.log2, axis=0) >= 0).all()
 
 
-def test_weighted_quantiles_with_equal_weights_are_order_statistics() -> None:
+def test_weighted_order_statistics_with_equal_weights_are_order_statistics() -> None:
     values = np.array([3.0, np.inf, 1.0, 2.0, -np.inf])
-    found = weighted_quantiles(values, (0.1, 0.5, 0.9), np.full(5, 0.2))
+    found = weighted_order_statistics(values, (0.1, 0.5, 0.9), np.full(5, 0.2))
     np.testing.assert_array_equal(found, [-np.inf, 2, np.inf])
 
 

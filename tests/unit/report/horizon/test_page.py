@@ -19,7 +19,7 @@ from tidegauge.cli.main import cli
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.methods.regression import FrequentistOptions
+from tidegauge.horizon.methods.regression import RegressionOptions
 from tidegauge.horizon.store.fit_folder import write_outputs
 from tidegauge.horizon.store.stored_fit import read_fit
 from tidegauge.horizon.store.stored_human import replicated_human
@@ -203,7 +203,7 @@ def test_folders_of_another_kind_are_refused(
     assert not (tmp_path / "page.html").exists()
 
 
-@pytest.mark.parametrize("method", ["frequentist", "grid"])
+@pytest.mark.parametrize("method", ["regression", "exact"])
 def test_methods_without_posterior_get_the_page_of_what_there_is(
     method: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -214,13 +214,13 @@ def test_methods_without_posterior_get_the_page_of_what_there_is(
     assert 'id="difficulty"' not in html
     assert "Nothing was sampled" in html
     # The regression has dates here, the grid has none.
-    assert ("keeps no draws" in html) == (method == "frequentist")
-    assert ("No trend" in html) == (method == "grid")
+    assert ("keeps no draws" in html) == (method == "regression")
+    assert ("No trend" in html) == (method == "exact")
 
 
-def test_names_are_escaped_in_texts_and_in_charts(frequentist_folder: Path, tmp_path: Path) -> None:
+def test_names_are_escaped_in_texts_and_in_charts(regression_folder: Path, tmp_path: Path) -> None:
     agents = [HOSTILE, *(f"agent-0{i}" for i in range(2, 9))]
-    folder = edited(frequentist_folder, tmp_path / "fit", agent=agents, release_date="")
+    folder = edited(regression_folder, tmp_path / "fit", agent=agents, release_date="")
     write_horizon_report(folder, tmp_path / "page.html")
     html = (tmp_path / "page.html").read_text()
     assert "alert('x')</script>" not in html
@@ -229,23 +229,23 @@ def test_names_are_escaped_in_texts_and_in_charts(frequentist_folder: Path, tmp_
 
 
 def test_horizons_of_nothing_and_of_everything_are_drawn(
-    frequentist_folder: Path, tmp_path: Path
+    regression_folder: Path, tmp_path: Path
 ) -> None:
     p50 = [0.0, np.inf, np.nan, 1.0, 2.0, 3.0, 4.0, 5.0]
     odd = {name: p50 for name in ("p50", "p50q0.025", "p50q0.975", "coefficient", "intercept")}
-    folder = edited(frequentist_folder, tmp_path / "fit", **odd)
+    folder = edited(regression_folder, tmp_path / "fit", **odd)
     write_horizon_report(folder, tmp_path / "page.html")
     html = (tmp_path / "page.html").read_text()
     assert "unbounded" in html
     assert 'data-key="Infinity"' in html
     folder = edited(
-        frequentist_folder, tmp_path / "nan", **{name: np.nan for name in odd}, p80=np.nan
+        regression_folder, tmp_path / "nan", **{name: np.nan for name in odd}, p80=np.nan
     )
     write_horizon_report(folder, tmp_path / "nan.html")
     assert "–" in (tmp_path / "nan.html").read_text()
 
 
-@pytest.mark.parametrize("method", ["hierarchical", "frequentist", "grid"])
+@pytest.mark.parametrize("method", ["core", "regression", "exact"])
 def test_one_agent_and_one_task_are_enough_and_few_draws_are_warned_of_at_the_top(
     method: str, tmp_path: Path
 ) -> None:
@@ -254,18 +254,18 @@ def test_one_agent_and_one_task_are_enough_and_few_draws_are_warned_of_at_the_to
         method=method,
         sampler=SamplerConfig(draws=50, tune=50, chains=1, seed=1),
         patient=False,
-        frequentist=FrequentistOptions(replicates=5, seed=1),
+        regression=RegressionOptions(replicates=5, seed=1),
     )
     write_outputs(analyse([runs], options).outputs, tmp_path / "fit")
     write_horizon_report(tmp_path / "fit", tmp_path / "page.html", charts=tmp_path / "charts")
     html = (tmp_path / "page.html").read_text()
     assert len(table_rows(html)) == 1
     warned = "did not converge: do not rely" in html[: html.index('id="agents"')]
-    assert warned == (method == "hierarchical")
+    assert warned == (method == "core")
 
 
 def test_charts_are_saved_and_those_of_an_earlier_page_removed(
-    page_folder: Path, grid_folder: Path, tmp_path: Path
+    page_folder: Path, exact_folder: Path, tmp_path: Path
 ) -> None:
     charts = Path(shutil.copytree(page_folder / "charts", tmp_path / "charts"))
     alone = [name for name in CHARTS if name not in STUDY_CHARTS and "stacked" not in name]
@@ -275,14 +275,14 @@ def test_charts_are_saved_and_those_of_an_earlier_page_removed(
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in charts.glob("*.png"))
     assert all(path.read_text().startswith("<svg") for path in charts.glob("*.svg"))
     (charts / "mine.txt").touch()
-    write_horizon_report(grid_folder, tmp_path / "page.html", charts=charts)
+    write_horizon_report(exact_folder, tmp_path / "page.html", charts=charts)
     names = {path.name for path in charts.iterdir()}
     assert "difficulty.png" not in names
     assert {"mine.txt", "success_curves.svg"} <= names
 
 
-def test_command_writes_beside_the_fit_and_prints_where(grid_folder: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(grid_folder, tmp_path / "fit"))
+def test_command_writes_beside_the_fit_and_prints_where(exact_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(exact_folder, tmp_path / "fit"))
     done = CliRunner().invoke(cli, ["horizon", "report", str(folder), "-q"])
     assert done.exit_code == 0, done.output
     assert done.stdout == f"{folder / 'report.html'}\n"
@@ -290,9 +290,9 @@ def test_command_writes_beside_the_fit_and_prints_where(grid_folder: Path, tmp_p
 
 
 def test_bad_input_exits_2_and_writes_nothing(
-    grid_folder: Path, tmp_path: Path, tidegauge: object
+    exact_folder: Path, tmp_path: Path, tidegauge: object
 ) -> None:
-    folder = Path(shutil.copytree(grid_folder, tmp_path / "fit"))
+    folder = Path(shutil.copytree(exact_folder, tmp_path / "fit"))
     (folder / "horizons.csv").write_text("agent\n")
     before = sorted(tmp_path.rglob("*"))
     done = tidegauge("horizon", "report", folder, "--charts", tmp_path / "charts")  # type: ignore[operator]
@@ -302,14 +302,14 @@ def test_bad_input_exits_2_and_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_places_that_cannot_be_written_are_refused(grid_folder: Path, tmp_path: Path) -> None:
+def test_places_that_cannot_be_written_are_refused(exact_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder; name a file"):
-        write_horizon_report(grid_folder, tmp_path)
+        write_horizon_report(exact_folder, tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="is not a folder"):
-        write_horizon_report(grid_folder, tmp_path / "file" / "page.html")
+        write_horizon_report(exact_folder, tmp_path / "file" / "page.html")
     with pytest.raises(InputError, match="is not a folder"):
-        write_horizon_report(grid_folder, tmp_path / "page.html", charts=tmp_path / "file")
+        write_horizon_report(exact_folder, tmp_path / "page.html", charts=tmp_path / "file")
     assert {path.name for path in tmp_path.iterdir()} == {"file"}
 
 

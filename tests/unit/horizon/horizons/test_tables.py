@@ -12,18 +12,12 @@ from scipy.special import expit, logit
 
 from designs import draw_design, usual_truth
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.horizons.averages import average_level
 from tidegauge.horizon.horizons.domains import REFIT, SAME, SHIFTED, domains_table, source_designs
-from tidegauge.horizon.horizons.draws import (
-    rates_table,
-    spread_of_bootstrap,
-    spread_of_fit,
-    spread_of_grid,
-)
-from tidegauge.horizon.horizons.estimate import horizons_of_bootstrap, horizons_of_grid
-from tidegauge.horizon.horizons.pairs import pairs_table
-from tidegauge.horizon.methods.exact import fit_grid
-from tidegauge.horizon.methods.regression import FrequentistOptions, fit_frequentist
+from tidegauge.horizon.horizons.estimate import Estimate, estimate_of_draws
+from tidegauge.horizon.horizons.quantities import average_level
+from tidegauge.horizon.horizons.tables import horizons_table, pairs_table, rates_table
+from tidegauge.horizon.methods.exact import fit_exact
+from tidegauge.horizon.methods.regression import RegressionOptions, fit_regression
 from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.horizon.model.parameters import Point
 
@@ -89,13 +83,17 @@ def posterior(design: Design, options: HorizonOptions, **residuals: Any) -> Any:
     return SimpleNamespace(design=design, options=options, point=point)
 
 
+def estimate(fit: Any) -> Estimate:
+    return estimate_of_draws(fit.design, fit.point, method="core")
+
+
 def test_without_a_residual_every_domain_has_the_agents_one_curve(design: Design) -> None:
     fit = posterior(design, CORE)
     table = domains_table(fit)
     assert table is not None
     assert set(table["basis"]) == {SAME}
     assert table.groupby("agent")["p50"].nunique().tolist() == [1, 1, 1]
-    own = np.exp2(np.median(spread_of_fit(fit).typical(0.5), axis=0))
+    own = np.exp2(np.median(estimate(fit).log2_horizons(kind="typical"), axis=0))
     first = table[table["domain"] == "HCAST"]
     np.testing.assert_allclose(first["p50"], own, rtol=1e-12)
     assert table.groupby("kind")["domain"].nunique().to_dict() == {"family": 4, "source": 2}
@@ -180,26 +178,24 @@ def test_small_sources_and_agents_with_few_runs_are_not_refitted(design: Design)
 
 
 def test_rates_of_each_method_agree_with_its_horizons(design: Design) -> None:
-    regression = fit_frequentist(design, options=FrequentistOptions(replicates=60))
-    bootstrap = horizons_of_bootstrap(design, regression)
-    table = rates_table(design, spread_of_bootstrap(design, regression), (0.8, 0.5, 0.8))
-    assert table["success"].tolist() == [0.8] * 3 + [0.5] * 3
-    half = table[table["success"] == 0.5]
-    np.testing.assert_allclose(half["typical"], bootstrap.p50.median)
-    np.testing.assert_allclose(half["typicalq0.975"], bootstrap.p50.high)
-    np.testing.assert_allclose(half["typical_beyond"], bootstrap.p50_beyond)
-    grids = fit_grid(design)
-    exact = horizons_of_grid(design, grids)
-    drawn = rates_table(design, spread_of_grid(grids, seed=1), (0.8,))
-    # 20,000 draws: the median of log2 is good to about 1.25 sd / sqrt(20,000), four times that;
-    # and draws sit on the grid's points, 121 over some eight sds an axis.
-    sd = np.log2(exact.p80.high / exact.p80.low) / 3.92
-    miss = np.abs(np.log2(drawn["typical"].to_numpy() / exact.p80.median))
-    assert (miss < 4 * 1.25 * sd / np.sqrt(20_000) + sd * 8 / 121).all()
+    for found in (
+        fit_regression(design, options=RegressionOptions(replicates=60)),
+        fit_exact(design),
+        estimate(posterior(design, CORE)),
+    ):
+        rates = rates_table(found, (0.8, 0.5, 0.8))
+        assert rates["success"].tolist() == [0.8] * 3 + [0.5] * 3
+        horizons = horizons_table(design, found)
+        for name, success in (("p50", 0.5), ("p80", 0.8)):
+            rows = rates[rates["success"] == success].reset_index()
+            for end in ("", "q0.025", "q0.975"):
+                np.testing.assert_array_equal(rows[f"typical{end}"], horizons[f"{name}{end}"])
+        half = rates[rates["success"] == 0.5]
+        np.testing.assert_array_equal(half["typical_beyond"], horizons["p50_beyond"])
 
 
 def test_longer_horizons_at_lower_rates(design: Design) -> None:
-    table = rates_table(design, spread_of_fit(posterior(design, CORE)), (0.2, 0.5, 0.95))
+    table = rates_table(estimate(posterior(design, CORE)), (0.2, 0.5, 0.95))
     by_rate = table.pivot(index="agent", columns="success", values="typical").to_numpy()
     assert (np.diff(by_rate, axis=1) < 0).all()
     assert (table["marginal"] == table["typical"]).all()
@@ -211,11 +207,11 @@ def test_the_marginal_horizon_is_that_of_new_tasks_drawn(design: Design) -> None
         "sigma_residual_task": np.full((2, 40), 1.6),
     }
     fit = posterior(design, HorizonOptions(residual="family"), **sds)
-    table = rates_table(design, spread_of_fit(fit), (0.9,))
+    table = rates_table(estimate(fit), (0.9,))
     assert (table["marginal"] < table["typical"]).all()  # some new tasks are too hard at any length
     new_tasks = np.random.default_rng(6).normal(0, 2.0, 400_000)  # 1.2 and 1.6 make 2
     alpha, beta = fit.point.alpha.reshape(80, 3), fit.point.beta.reshape(80, 3)
-    log2 = spread_of_fit(fit).marginal(0.9)
+    log2 = estimate(fit).log2_horizons(0.9)
     for a in range(3):
         rate = expit(alpha[0, a] + beta[0, a] * log2[0, a] + new_tasks)
         assert rate.mean() == pytest.approx(0.9, abs=4 * rate.std() / np.sqrt(rate.size))
