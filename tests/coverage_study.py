@@ -18,7 +18,7 @@ from designs import draw_design, usual_truth
 from full_designs import FullTruth, draw_full_design, full_usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.horizons.estimate import log2_horizons
+from tidegauge.horizon.horizons.estimate import estimate_of_fit
 from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.trend.draws import (
@@ -88,7 +88,7 @@ def core_coverage(data_sets: int) -> list[Coverage]:
         rng = np.random.default_rng(1000 + seed)
         truth = usual_truth(rng, n_agents=4, n_tasks=16, n_families=5)
         fit = fit_horizon(draw_design(truth, rng), sampler=QUICK, patient=False)
-        draws.append(log2_horizons(fit, success=0.5, marginal=False))
+        draws.append(estimate_of_fit(fit).log2_horizons(0.5, kind="typical"))
         truths.append(truth.log2_p50)
     return coverage_of(draws, truths)
 
@@ -102,8 +102,10 @@ def full_coverage(options: HorizonOptions, data_sets: int) -> dict[Kind, list[Co
         truth = full_usual_truth(rng, n_agents=4, n_tasks=30, n_families=15)
         design = draw_full_design(truth, rng)
         fit = fit_horizon(design, options=options, sampler=QUICK, patient=False, screened=False)
+        found = estimate_of_fit(fit)
         for kind in KINDS:
-            draws[kind].append(log2_horizons(fit, success=kind[0], marginal=kind[1]))
+            rate, of = kind[0], "marginal" if kind[1] else "typical"
+            draws[kind].append(found.log2_horizons(rate, kind=of))
             truths[kind].append(_true_log2(truth, kind))
     return {kind: coverage_of(draws[kind], truths[kind]) for kind in KINDS}
 
