@@ -6,15 +6,7 @@ import math
 
 import numpy as np
 
-from tidegauge.horizon.density.buffer import (
-    ALPHA_PRIOR,
-    BETA_PRIOR,
-    FIRST_YEAR,
-    LAST_YEAR,
-    NOT_IN_TREND,
-    POOLED,
-    TREND,
-)
+from tidegauge.horizon.density.buffer import NOT_IN_TREND
 from tidegauge.horizon.density.jit import jit
 from tidegauge.horizon.density.logistic import logistic_terms
 from tidegauge.horizon.model.parameters import (
@@ -69,9 +61,10 @@ def trend_terms(kind, terms, year, first, last, slopes):  # type: ignore[no-unty
 
 
 @jit
-def agent_priors(x, gradient, buffer, at, agents):  # type: ignore[no-untyped-def]
+def agent_priors(x, gradient, data):  # type: ignore[no-untyped-def]
     """Add the priors of every agent's curve: its own, or the one it shares with others."""
-    group, years, joint = agents
+    at, settings = data.at, data.settings
+    group, years, joint = data.agents.group, data.agents.years, data.agents.joint
     terms = x[at[TREND_LEVEL] : at[MU_FAMILY]]
     by_terms = gradient[at[TREND_LEVEL] : at[MU_FAMILY]]
     slopes = np.zeros(4)
@@ -83,7 +76,7 @@ def agent_priors(x, gradient, buffer, at, agents):  # type: ignore[no-untyped-de
         if joint[a] == 1:
             log2_horizon = alpha * math.exp(-log_slope)
             mean = trend_terms(
-                buffer[TREND], terms, years[a], buffer[FIRST_YEAR], buffer[LAST_YEAR], slopes
+                settings.trend, terms, years[a], settings.first_year, settings.last_year, slopes
             )
             if has_groups:
                 mean += x[at[GROUP_HORIZON] + g]
@@ -99,20 +92,20 @@ def agent_priors(x, gradient, buffer, at, agents):  # type: ignore[no-untyped-de
             if has_groups:
                 gradient[at[GROUP_HORIZON] + g] -= slope
         else:
-            scaled = (alpha - buffer[ALPHA_PRIOR]) / buffer[ALPHA_PRIOR + 1]
+            scaled = (alpha - settings.alpha_mean) / settings.alpha_sd
             logp -= 0.5 * scaled * scaled
-            gradient[at[ALPHA] + a] -= scaled / buffer[ALPHA_PRIOR + 1]
-        logp += _slope_prior(x, gradient, buffer, at, a, g, has_groups)
+            gradient[at[ALPHA] + a] -= scaled / settings.alpha_sd
+        logp += _slope_prior(x, gradient, settings, at, a, g, has_groups)
     return logp
 
 
 @jit
-def _slope_prior(x, gradient, buffer, at, a, g, has_groups):  # type: ignore[no-untyped-def]
+def _slope_prior(x, gradient, settings, at, a, g, has_groups):  # type: ignore[no-untyped-def]
     log_slope = x[at[LOG_SLOPE] + a]
-    if buffer[POOLED] == 0:
+    if settings.pooled == 0:
         beta = -math.exp(log_slope)
-        scaled = (beta - buffer[BETA_PRIOR]) / buffer[BETA_PRIOR + 1]
-        gradient[at[LOG_SLOPE] + a] += 1 - beta * scaled / buffer[BETA_PRIOR + 1]
+        scaled = (beta - settings.beta_mean) / settings.beta_sd
+        gradient[at[LOG_SLOPE] + a] += 1 - beta * scaled / settings.beta_sd
         return log_slope - 0.5 * scaled * scaled  # with the Jacobian of the logarithm
     mean = x[at[MU_SLOPE]] + (x[at[GROUP_SLOPE] + g] if has_groups else 0.0)
     log_sigma = x[at[SIGMA_SLOPE]]
@@ -127,9 +120,9 @@ def _slope_prior(x, gradient, buffer, at, a, g, has_groups):  # type: ignore[no-
 
 
 @jit
-def agent_runs(x, gradient, at, cells, mu_task, by_task):  # type: ignore[no-untyped-def]
+def agent_runs(x, gradient, data, mu_task, by_task):  # type: ignore[no-untyped-def]
     """Add the binomial cells: the only part of size agents x tasks."""
-    n_tasks = mu_task.size
+    at, n_tasks = data.at, mu_task.size
     eta, won = np.empty(n_tasks), np.empty(n_tasks)
     softplus, scratch = np.empty(n_tasks), np.empty(n_tasks)
     has_residual = at[RESIDUAL + 1] > at[RESIDUAL]
@@ -142,9 +135,9 @@ def agent_runs(x, gradient, at, cells, mu_task, by_task):  # type: ignore[no-unt
         residual[:] = x[at[RESIDUAL] : at[RESIDUAL] + n_tasks]
     by_sharpness = np.zeros(n_tasks)
     logp = 0.0
-    for a in range(cells.shape[1]):
+    for a in range(data.attempts.shape[0]):
         alpha, beta = x[at[ALPHA] + a], -math.exp(x[at[LOG_SLOPE] + a])
-        attempts, successes = cells[0, a], cells[1, a]
+        attempts, successes = data.attempts[a], data.successes[a]
         for t in range(n_tasks):
             eta[t] = sharpness[t] * (alpha + beta * mu_task[t] + residual[t])
         logistic_terms(eta, won, softplus, scratch)

@@ -14,9 +14,9 @@ from tidegauge.horizon.methods.short_fits import _answers
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.sampler import fit
 from tidegauge.horizon.sampler.expansion import Reference, reference_at
-from tidegauge.horizon.sampler.fit import fit_horizon, start_reference
+from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.sampler.modes import CHAINS, Problem, Screen
-from tidegauge.horizon.sampler.target import whitened_density
+from tidegauge.horizon.sampler.target import start_reference, whitened_density
 from tidegauge.horizon.store.fit_folder import fit_diagnostics
 from tidegauge.progress import SILENT
 
