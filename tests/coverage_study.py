@@ -20,14 +20,9 @@ from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.estimate import estimate_of_fit
 from tidegauge.horizon.model.options import CORE, HorizonOptions
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, trend_slope, trend_value
 from tidegauge.horizon.sampler.fit import fit_horizon
-from tidegauge.horizon.trend.draws import (
-    COEFFICIENTS,
-    Trend,
-    trend_of_fit,
-    trend_slope,
-    trend_value,
-)
+from tidegauge.horizon.trend.draws import Trend, trend_of_fit
 from tidegauge.horizon.trend.prediction import Measured, TrendModel
 from tidegauge.horizon.trend.summary import doubling_months
 
@@ -164,7 +159,7 @@ def _drawn_trend(model: TrendModel, rng: np.random.Generator) -> Trend:
     draws = model.draw(1000, rng)
     return Trend(
         shape=model.shape,
-        coefficients={name: draws[name] for name in COEFFICIENTS[model.shape]},
+        coefficients={name: draws[name] for name in TREND_SHAPES[model.shape].coefficients},
         scatter=draws["sigma_horizon"],
         log2_gap80=np.zeros(1000),
         origin_day=738000.0,

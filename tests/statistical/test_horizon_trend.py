@@ -17,9 +17,10 @@ from coverage_study import (
 )
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.model.options import CORE
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.trend.comparison import score_shapes
-from tidegauge.horizon.trend.draws import COEFFICIENTS, trend_of_fit
+from tidegauge.horizon.trend.draws import trend_of_fit
 from tidegauge.horizon.trend.prediction import TrendModel, measured_horizons
 
 
@@ -74,7 +75,7 @@ def test_measured_horizons_give_nearly_the_trend_of_the_joint_fit(shape: str) ->
     joint = trend_of_fit(fit_horizon(design, options=options, sampler=sampler, patient=False))
     model = TrendModel(shape, measured_horizons(plain))
     drawn = model.draw(4000, np.random.default_rng(1))
-    for name in (*COEFFICIENTS[shape], "sigma_horizon"):
+    for name in (*TREND_SHAPES[shape].coefficients, "sigma_horizon"):
         found = drawn[name]
         exact = joint.scatter if name == "sigma_horizon" else joint.coefficients[name]
         # Some hundred effective draws on either side: medians to a tenth of a standard deviation

@@ -6,22 +6,9 @@ import math
 
 import numpy as np
 
-from tidegauge.horizon.density.buffer import (
-    ALPHA_PRIOR,
-    BETA_PRIOR,
-    CONSTANT_TREND,
-    FIRST_YEAR,
-    KINK,
-    LAST_YEAR,
-    LINEAR,
-    NOT_IN_TREND,
-    POOLED,
-    QUADRATIC,
-    TREND,
-)
+from tidegauge.horizon.density.buffer import NOT_IN_TREND
 from tidegauge.horizon.density.jit import jit, jit_sum
 from tidegauge.horizon.density.logistic import logistic_terms
-from tidegauge.horizon.model.options import HINGE_YEARS
 from tidegauge.horizon.model.parameters import (
     ALPHA,
     GROUP_HORIZON,
@@ -35,6 +22,7 @@ from tidegauge.horizon.model.parameters import (
     SIGMA_SLOPE,
     TREND_LEVEL,
 )
+from tidegauge.horizon.model.trend_shapes import CONSTANT, HINGE_YEARS, KINK, LINEAR, QUADRATIC
 
 
 @jit
@@ -44,9 +32,9 @@ def _logistic(u):  # type: ignore[no-untyped-def]
 
 @jit
 def trend_terms(kind, terms, year, first, last, slopes):  # type: ignore[no-untyped-def]
-    """Return the trend's log2 horizon at a year and write its slopes by the trend's terms."""
+    """Return `model.trend_shapes.trend_at` at a year; write its slopes by level and terms."""
     slopes[0] = 1.0
-    if kind == CONSTANT_TREND or year == NOT_IN_TREND:
+    if kind == CONSTANT or year == NOT_IN_TREND:
         slopes[1:] = 0
         return terms[0]
     slopes[1] = year
@@ -73,9 +61,10 @@ def trend_terms(kind, terms, year, first, last, slopes):  # type: ignore[no-unty
 
 
 @jit
-def agent_priors(x, gradient, buffer, at, agents):  # type: ignore[no-untyped-def]
+def agent_priors(x, gradient, data):  # type: ignore[no-untyped-def]
     """Add the priors of every agent's curve: its own, or the one it shares with others."""
-    group, years, joint = agents
+    at, settings = data.at, data.settings
+    group, years, joint = data.agents.group, data.agents.years, data.agents.joint
     terms = x[at[TREND_LEVEL] : at[MU_FAMILY]]
     by_terms = gradient[at[TREND_LEVEL] : at[MU_FAMILY]]
     slopes = np.zeros(4)
@@ -87,7 +76,7 @@ def agent_priors(x, gradient, buffer, at, agents):  # type: ignore[no-untyped-de
         if joint[a] == 1:
             log2_horizon = alpha * math.exp(-log_slope)
             mean = trend_terms(
-                buffer[TREND], terms, years[a], buffer[FIRST_YEAR], buffer[LAST_YEAR], slopes
+                settings.trend, terms, years[a], settings.first_year, settings.last_year, slopes
             )
             if has_groups:
                 mean += x[at[GROUP_HORIZON] + g]
@@ -103,20 +92,20 @@ def agent_priors(x, gradient, buffer, at, agents):  # type: ignore[no-untyped-de
             if has_groups:
                 gradient[at[GROUP_HORIZON] + g] -= slope
         else:
-            scaled = (alpha - buffer[ALPHA_PRIOR]) / buffer[ALPHA_PRIOR + 1]
+            scaled = (alpha - settings.alpha_mean) / settings.alpha_sd
             logp -= 0.5 * scaled * scaled
-            gradient[at[ALPHA] + a] -= scaled / buffer[ALPHA_PRIOR + 1]
-        logp += _slope_prior(x, gradient, buffer, at, a, g, has_groups)
+            gradient[at[ALPHA] + a] -= scaled / settings.alpha_sd
+        logp += _slope_prior(x, gradient, settings, at, a, g, has_groups)
     return logp
 
 
 @jit
-def _slope_prior(x, gradient, buffer, at, a, g, has_groups):  # type: ignore[no-untyped-def]
+def _slope_prior(x, gradient, settings, at, a, g, has_groups):  # type: ignore[no-untyped-def]
     log_slope = x[at[LOG_SLOPE] + a]
-    if buffer[POOLED] == 0:
+    if settings.pooled == 0:
         beta = -math.exp(log_slope)
-        scaled = (beta - buffer[BETA_PRIOR]) / buffer[BETA_PRIOR + 1]
-        gradient[at[LOG_SLOPE] + a] += 1 - beta * scaled / buffer[BETA_PRIOR + 1]
+        scaled = (beta - settings.beta_mean) / settings.beta_sd
+        gradient[at[LOG_SLOPE] + a] += 1 - beta * scaled / settings.beta_sd
         return log_slope - 0.5 * scaled * scaled  # with the Jacobian of the logarithm
     mean = x[at[MU_SLOPE]] + (x[at[GROUP_SLOPE] + g] if has_groups else 0.0)
     log_sigma = x[at[SIGMA_SLOPE]]
@@ -147,9 +136,9 @@ def _dot(left, right):  # type: ignore[no-untyped-def]
 
 
 @jit
-def agent_runs(x, gradient, at, cells, mu_task, by_task):  # type: ignore[no-untyped-def]
+def agent_runs(x, gradient, data, mu_task, by_task):  # type: ignore[no-untyped-def]
     """Add the binomial cells: the only part of size agents x tasks."""
-    n_tasks = mu_task.size
+    at, n_tasks = data.at, mu_task.size
     eta, won, by_eta = np.empty(n_tasks), np.empty(n_tasks), np.empty(n_tasks)
     softplus, scratch = np.empty(n_tasks), np.empty(n_tasks)
     has_residual = at[RESIDUAL + 1] > at[RESIDUAL]
@@ -162,9 +151,9 @@ def agent_runs(x, gradient, at, cells, mu_task, by_task):  # type: ignore[no-unt
         residual[:] = x[at[RESIDUAL] : at[RESIDUAL] + n_tasks]
     by_sharpness = np.zeros(n_tasks)
     logp = 0.0
-    for a in range(cells.shape[1]):
+    for a in range(data.attempts.shape[0]):
         alpha, beta = x[at[ALPHA] + a], -math.exp(x[at[LOG_SLOPE] + a])
-        attempts, successes = cells[0, a], cells[1, a]
+        attempts, successes = data.attempts[a], data.successes[a]
         for t in range(n_tasks):
             eta[t] = sharpness[t] * (alpha + beta * mu_task[t] + residual[t])
         logistic_terms(eta, won, softplus, scratch)

@@ -1,16 +1,28 @@
-"""Everything the compiled functions need, in one float64 buffer: a header, then the data."""
+"""The one float64 buffer that compiled functions read: written, read and checked in this file.
+
+A header, then the sections of `SECTIONS` one after the other. The header holds its own length (by
+which a foreign buffer is known), sizes, settings, where the blocks of the parameter vector begin,
+and where the sections begin. `check_buffer` refuses a buffer that a compiled function would read
+outside of; `pack_data` ends with it.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import namedtuple
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from tidegauge.arrays import FloatArray, IntArray
-from tidegauge.engine.priors import GAUSSIAN, Prior
+from tidegauge.engine.priors import GAUSSIAN
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.density.jit import jit
+from tidegauge.horizon.model.human_noise import NOISE_CODES
 from tidegauge.horizon.model.observations import (
     failed_runs,
     group_index,
@@ -24,98 +36,336 @@ from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors, with_
 from tidegauge.horizon.model.parameters import (
     ALPHA,
     BLOCKS,
+    GROUP_HORIZON,
     MU_FAMILY,
+    MU_SLOPE,
+    SIGMA_HUMAN,
     Layout,
     is_log,
     layout_of,
     prior_of,
 )
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
 
-# Positions in the header.
-N_AGENTS, N_TASKS, N_FAMILIES, N_RUNS, N_FAILED, N_SCALARS = range(6)
-NOISE, TREND, POOLED = 6, 7, 8
-FIRST_YEAR, LAST_YEAR, CONSTANT = 9, 10, 11
-ALPHA_PRIOR, BETA_PRIOR = 12, 14  # mean and sd
-STARTS = 16
-HEADER = STARTS + len(BLOCKS) + 1
-
-NORMAL, STUDENT_T, WEIBULL = 0.0, 1.0, 2.0
-CONSTANT_TREND, LINEAR, QUADRATIC, KINK, LOGISTIC = 0.0, 1.0, 2.0, 3.0, 4.0
 NOT_IN_TREND = -1e9  # in place of an agent's years
-_NOISES = {"normal": NORMAL, "student_t": STUDENT_T, "weibull": WEIBULL}
-TREND_KINDS = {
-    "none": CONSTANT_TREND,
-    "linear": LINEAR,
-    "quadratic": QUADRATIC,
-    "kink": KINK,
-    "logistic": LOGISTIC,
-}
-
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-def pack_data(design: Design, priors: HorizonPriors, options: HorizonOptions) -> FloatArray:
-    """Lay out everything the compiled functions need in one buffer.
+class Sizes(NamedTuple):
+    """How many of each there are: what the lengths of the sections follow from."""
 
-    Returns
-    -------
-    ndarray
-        Header; a row (mean, sd, kind, is log) per scalar; per family the index of its first task
-        (one more entry closes the last); per task its source, the number, mean and sum of squares
-        about it of human logs that are plainly Normal, the same of estimates; per agent its group,
-        its years and whether its horizon has the joint prior; the other human runs (task, from,
-        to); the failed ones (task, log2); the agents x tasks attempts and successes.
+    agents: int
+    tasks: int
+    families: int
+    intervals: int
+    failed: int
+    scalars: int
+    shared: int  # coefficients that agents share: a mean slope, the terms of a trend
+
+    def of(self, dimension: str | int) -> int:
+        """Return the length of a dimension as `SECTIONS` names it."""
+        if isinstance(dimension, int):
+            return dimension
+        derived = {"pairs": 2 * self.agents, "family_ends": self.families + 1}
+        return derived[dimension] if dimension in derived else int(getattr(self, dimension))
+
+
+class Settings(NamedTuple):
+    """What the model is, beside its data."""
+
+    constant: float  # normalisers and binomial coefficients, all that has no slope
+    noise: float
+    trend: float
+    pooled: float
+    first_year: float
+    last_year: float
+    alpha_mean: float
+    alpha_sd: float
+    beta_mean: float
+    beta_sd: float
+
+
+class Moments(NamedTuple):
+    """Number, mean and sum of squares about it of log2 minutes, by task."""
+
+    number: FloatArray
+    mean: FloatArray
+    square: FloatArray
+
+
+class Agents(NamedTuple):
+    """Each agent's group, years, and whether its horizon has the joint prior (1) or its own."""
+
+    group: FloatArray
+    years: FloatArray
+    joint: FloatArray
+
+
+class Intervals(NamedTuple):
+    """Human runs that moments do not describe: task, and log2 minutes from and to."""
+
+    task: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+class Failed(NamedTuple):
+    """Failed human runs that are censored: task and log2 minutes."""
+
+    task: FloatArray
+    log2: FloatArray
+
+
+class Data(NamedTuple):
+    """What the log density is computed from."""
+
+    at: IntArray  # where the blocks of the parameter vector begin
+    settings: Settings
+    scalar_priors: FloatArray  # mean, sd, code, and whether the vector holds the logarithm
+    first_task: FloatArray  # of each family; one more entry closes the last
+    source: FloatArray
+    runs: Moments
+    estimates: Moments
+    agents: Agents
+    intervals: Intervals
+    failed: Failed
+    attempts: FloatArray
+    successes: FloatArray
+
+
+class Expansion(NamedTuple):
+    """The constants of the sampler's coordinates, from an expansion about a point.
+
+    An agent's pair is (its logit at its pivot, s of its slope); all logits come first, then all s.
+
+    Attributes
+    ----------
+    human_count, human_mean : ndarray, shape (task,)
+        Number and mean of Normal log2 durations with the information of the human runs.
+    residual_precision : ndarray, shape (task,)
+        Of the residual's prior.
+    sharpness_precision, sharpness_location : ndarray, shape (task,)
+        Pseudo-observation of the log discrimination.
+    pivot : ndarray, shape (agent,)
+        Difficulty at which an agent's runs are informative, log2 minutes.
+    center : ndarray, shape (2 agents,)
+        The pairs at the point.
+    logit_weight, weighted_logit : ndarray, shape (task, agent)
+        Weights of the agents' logits, and weights times logits, for least squares.
+    root : ndarray, shape (2 agents, 2 agents)
+        Square root of the pairs' marginal covariance, upper triangular.
+    shared : ndarray, shape (shared,)
+        The coefficients that agents share (mean slope, terms of the trend) at the point.
+    shared_pull : ndarray, shape (shared, 2 agents)
+        Derivative of their conditional mean by the agents' pairs.
+    shared_root : ndarray, shape (shared, shared)
+        Square root of their covariance given the agents, upper triangular.
+    runs_location, runs_variance : ndarray, shape (agent,)
+        Of each logit by its runs alone; variance 0 for an agent whose prior is its own.
+    trend : ndarray, shape (agent,)
+        The shared prior's log2 horizon.
+    level_mean, level_sd : ndarray, shape (agent,)
+        Of the logit given runs and shared prior, at the point.
+    order : ndarray, shape (agent,)
+        In which agents are centred on the earlier ones of their group.
     """
-    layout, priors = layout_of(design, options), with_human_prior(priors, options)
-    n_tasks = len(design.tasks)
-    plain, interval = human_runs(design, options)
-    failed_task, failed_log2 = failed_runs(design, options)
-    rows = [row for name in BLOCKS[:MU_FAMILY] for row in _prior_rows(name, priors, layout)]
-    scored = scored_successes(design, options)
-    arrays = (
-        _header(design, priors, options, layout, interval.shape[1], failed_task.size),
-        np.array(rows),
-        np.searchsorted(design.task_family, np.arange(len(design.families) + 1)),
-        source_index(design, options),
-        *_moments(design.run_task[plain], design.run_log2[plain], n_tasks),
-        *_moments(design.estimate_task, design.estimate_log2, n_tasks),
-        *_agent_rows(design, options),
-        interval,
-        failed_task,
-        failed_log2,
-        design.attempts,
-        scored,
+
+    human_count: FloatArray
+    human_mean: FloatArray
+    residual_precision: FloatArray
+    sharpness_precision: FloatArray
+    sharpness_location: FloatArray
+    pivot: FloatArray
+    center: FloatArray
+    logit_weight: FloatArray
+    weighted_logit: FloatArray
+    root: FloatArray
+    shared: FloatArray
+    shared_pull: FloatArray
+    shared_root: FloatArray
+    runs_location: FloatArray
+    runs_variance: FloatArray
+    trend: FloatArray
+    level_mean: FloatArray
+    level_sd: FloatArray
+    order: FloatArray
+
+
+_DATA_SECTIONS: Mapping[str, tuple[str | int, ...]] = {
+    "scalar_priors": ("scalars", 4),
+    "first_task": ("family_ends",),
+    "source": ("tasks",),
+    **dict.fromkeys(("run_number", "run_mean", "run_square"), ("tasks",)),
+    **dict.fromkeys(("estimate_number", "estimate_mean", "estimate_square"), ("tasks",)),
+    **dict.fromkeys(("group", "years", "joint"), ("agents",)),
+    **dict.fromkeys(("interval_task", "interval_low", "interval_high"), ("intervals",)),
+    **dict.fromkeys(("failed_task", "failed_log2"), ("failed",)),
+    **dict.fromkeys(("attempts", "successes"), ("agents", "tasks")),
+}
+_EXPANSION_SECTIONS: Mapping[str, tuple[str | int, ...]] = {
+    **dict.fromkeys(("human_count", "human_mean", "residual_precision"), ("tasks",)),
+    **dict.fromkeys(("sharpness_precision", "sharpness_location"), ("tasks",)),
+    "pivot": ("agents",),
+    "center": ("pairs",),
+    **dict.fromkeys(("logit_weight", "weighted_logit"), ("tasks", "agents")),
+    "root": ("pairs", "pairs"),
+    "shared": ("shared",),
+    "shared_pull": ("shared", "pairs"),
+    "shared_root": ("shared", "shared"),
+    **dict.fromkeys(("runs_location", "runs_variance", "trend"), ("agents",)),
+    **dict.fromkeys(("level_mean", "level_sd", "order"), ("agents",)),
+}
+SECTIONS = {**_DATA_SECTIONS, **_EXPANSION_SECTIONS}
+_EXPANSION_FIRST = len(_DATA_SECTIONS)
+# The section's number by its name.
+_N: Any = namedtuple("_Numbers", tuple(SECTIONS))(*range(len(SECTIONS)))
+
+# The header: its own length, sizes, settings, starts of the blocks, starts of the sections.
+_SIZES = 1
+_SETTINGS = _SIZES + len(Sizes._fields)
+_BLOCK_STARTS = _SETTINGS + len(Settings._fields)
+_SECTION_STARTS = _BLOCK_STARTS + len(BLOCKS) + 1
+HEADER = _SECTION_STARTS + len(SECTIONS) + 1
+_END = HEADER - 1
+
+
+@jit
+def length_of(buffer):  # type: ignore[no-untyped-def]
+    """Return the length of a checked buffer from its header, so that one pointer is enough."""
+    return int(buffer[_END])
+
+
+@jit
+def _section(buffer, number):  # type: ignore[no-untyped-def]
+    start = _SECTION_STARTS + number
+    return buffer[int(buffer[start]) : int(buffer[start + 1])]
+
+
+@jit
+def read_data(buffer):  # type: ignore[no-untyped-def]
+    """Return the data sections of a checked buffer."""
+    s = buffer[_SETTINGS:_BLOCK_STARTS]
+    group, source = _section(buffer, _N.group), _section(buffer, _N.source)
+    shape = (group.size, source.size)
+    return Data(
+        buffer[_BLOCK_STARTS:_SECTION_STARTS].astype(np.int64),
+        Settings(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9]),
+        _section(buffer, _N.scalar_priors).reshape((-1, 4)),
+        _section(buffer, _N.first_task),
+        source,
+        Moments(
+            _section(buffer, _N.run_number),
+            _section(buffer, _N.run_mean),
+            _section(buffer, _N.run_square),
+        ),
+        Moments(
+            _section(buffer, _N.estimate_number),
+            _section(buffer, _N.estimate_mean),
+            _section(buffer, _N.estimate_square),
+        ),
+        Agents(group, _section(buffer, _N.years), _section(buffer, _N.joint)),
+        Intervals(
+            _section(buffer, _N.interval_task),
+            _section(buffer, _N.interval_low),
+            _section(buffer, _N.interval_high),
+        ),
+        Failed(_section(buffer, _N.failed_task), _section(buffer, _N.failed_log2)),
+        _section(buffer, _N.attempts).reshape(shape),
+        _section(buffer, _N.successes).reshape(shape),
     )
-    return np.concatenate([np.ravel(array).astype(float) for array in arrays])
 
 
-def _header(
+@jit
+def read_expansion(buffer):  # type: ignore[no-untyped-def]
+    """Return the expansion sections of a checked buffer."""
+    n_agents, n_tasks = _section(buffer, _N.pivot).size, _section(buffer, _N.human_count).size
+    shared = _section(buffer, _N.shared)
+    n, k = 2 * n_agents, shared.size
+    return Expansion(
+        _section(buffer, _N.human_count),
+        _section(buffer, _N.human_mean),
+        _section(buffer, _N.residual_precision),
+        _section(buffer, _N.sharpness_precision),
+        _section(buffer, _N.sharpness_location),
+        _section(buffer, _N.pivot),
+        _section(buffer, _N.center),
+        _section(buffer, _N.logit_weight).reshape((n_tasks, n_agents)),
+        _section(buffer, _N.weighted_logit).reshape((n_tasks, n_agents)),
+        _section(buffer, _N.root).reshape((n, n)),
+        shared,
+        _section(buffer, _N.shared_pull).reshape((k, n)),
+        _section(buffer, _N.shared_root).reshape((k, k)),
+        _section(buffer, _N.runs_location),
+        _section(buffer, _N.runs_variance),
+        _section(buffer, _N.trend),
+        _section(buffer, _N.level_mean),
+        _section(buffer, _N.level_sd),
+        _section(buffer, _N.order),
+    )
+
+
+def pack_data(
     design: Design,
     priors: HorizonPriors,
     options: HorizonOptions,
-    layout: Layout,
-    n_runs: int,
-    n_failed: int,
+    expansion: Expansion | None = None,
 ) -> FloatArray:
-    header = np.zeros(HEADER)
-    header[N_AGENTS], header[N_TASKS] = len(design.agents), len(design.tasks)
-    header[N_FAMILIES], header[N_RUNS], header[N_FAILED] = len(design.families), n_runs, n_failed
-    header[N_SCALARS] = layout.starts[MU_FAMILY]
-    header[NOISE], header[TREND] = _NOISES[options.noise], TREND_KINDS[options.trend]
-    header[POOLED] = options.pooling != "none"
-    header[FIRST_YEAR], header[LAST_YEAR] = layout.first_year, layout.last_year
-    header[CONSTANT] = _constants(design, priors, options, layout)
-    header[ALPHA_PRIOR : ALPHA_PRIOR + 2] = _mean_and_sd("alpha", priors.alpha)
-    header[BETA_PRIOR : BETA_PRIOR + 2] = _mean_and_sd("beta", priors.beta)
-    header[STARTS:] = layout.starts
-    return header
+    """Write the buffer of a model, with or without the constants of the sampler's coordinates.
+
+    Raises
+    ------
+    InputError
+        A prior that the compiled density does not have.
+    """
+    layout, priors = layout_of(design, options), with_human_prior(priors, options)
+    sections = _data_sections(design, priors, options, layout)
+    sizes = Sizes(
+        agents=len(design.agents),
+        tasks=len(design.tasks),
+        families=len(design.families),
+        intervals=sections["interval_task"].size,
+        failed=sections["failed_task"].size,
+        scalars=layout.starts[MU_FAMILY],
+        shared=layout.starts[MU_FAMILY] - layout.starts[MU_SLOPE],
+    )
+    if expansion is None:
+        sections |= dict.fromkeys(_EXPANSION_SECTIONS, np.empty(0))
+    else:
+        sections |= expansion._asdict()
+    flat = [np.ravel(sections[name]).astype(float) for name in SECTIONS]
+    settings = _settings(design, priors, options, layout)
+    starts = np.cumsum([HEADER, *(section.size for section in flat)])
+    header = np.array([HEADER, *sizes, *settings, *layout.starts, *starts], dtype=float)
+    buffer = np.concatenate([header, *flat])
+    check_buffer(buffer)
+    return buffer
 
 
-def _mean_and_sd(name: str, prior: Prior) -> tuple[float, float]:
-    """Return the parameters of an agent's own prior, which is compiled as a Gaussian."""
-    if prior.code != GAUSSIAN:
-        raise InputError(f"priors: {name}: {prior}: must be a normal prior, truncated or not")
-    return prior.mu, prior.sd
+def _data_sections(
+    design: Design, priors: HorizonPriors, options: HorizonOptions, layout: Layout
+) -> dict[str, FloatArray]:
+    plain, intervals = human_runs(design, options)
+    failed_task, failed_log2 = failed_runs(design, options)
+    runs = _moments(design, design.run_task[plain], design.run_log2[plain])
+    estimates = _moments(design, design.estimate_task, design.estimate_log2)
+    years = trend_years(design, options)
+    rows = [row for name in BLOCKS[:MU_FAMILY] for row in _prior_rows(name, priors, layout)]
+    first_task = np.searchsorted(design.task_family, np.arange(len(design.families) + 1))
+    return {
+        "scalar_priors": np.array(rows),
+        "first_task": first_task.astype(float),
+        "source": source_index(design, options).astype(float),
+        **{f"run_{name}": part for name, part in runs._asdict().items()},
+        **{f"estimate_{name}": part for name, part in estimates._asdict().items()},
+        "group": group_index(design, options).astype(float),
+        "years": np.where(np.isnan(years), NOT_IN_TREND, years),
+        "joint": in_joint_prior(design, options).astype(float),
+        **dict(zip(("interval_task", "interval_low", "interval_high"), intervals, strict=True)),
+        "failed_task": failed_task.astype(float),
+        "failed_log2": failed_log2,
+        "attempts": design.attempts,
+        "successes": scored_successes(design, options),
+    }
 
 
 def _prior_rows(name: str, priors: HorizonPriors, layout: Layout) -> list[list[float]]:
@@ -124,24 +374,36 @@ def _prior_rows(name: str, priors: HorizonPriors, layout: Layout) -> list[list[f
     return [row] * (layout.starts[block + 1] - layout.starts[block])
 
 
-def _agent_rows(design: Design, options: HorizonOptions) -> tuple[FloatArray, ...]:
-    years = trend_years(design, options)
-    years = np.where(np.isnan(years), NOT_IN_TREND, years)
-    joint = in_joint_prior(design, options).astype(float)
-    return group_index(design, options).astype(float), years, joint
-
-
-def _moments(
-    task: IntArray, log2: FloatArray, n_tasks: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    count: FloatArray = np.bincount(task, minlength=n_tasks).astype(float)
+def _moments(design: Design, task: IntArray, log2: FloatArray) -> Moments:
+    n_tasks = len(design.tasks)
+    number: FloatArray = np.bincount(task, minlength=n_tasks).astype(float)
     total: FloatArray = np.bincount(task, weights=log2, minlength=n_tasks).astype(float)
-    mean = total / np.maximum(count, 1)
+    mean = total / np.maximum(number, 1)
     square = np.bincount(task, weights=(log2 - mean[task]) ** 2, minlength=n_tasks)
-    return count, mean, square.astype(float)
+    return Moments(number, mean, square.astype(float))
 
 
-def _constants(
+def _settings(
+    design: Design, priors: HorizonPriors, options: HorizonOptions, layout: Layout
+) -> Settings:
+    for name, prior in (("alpha", priors.alpha), ("beta", priors.beta)):
+        if prior.code != GAUSSIAN:
+            raise InputError(f"priors: {name}: {prior}: must be a normal prior, truncated or not")
+    return Settings(
+        constant=_constant(design, priors, options, layout),
+        noise=NOISE_CODES[options.noise],
+        trend=TREND_SHAPES[options.trend].code,
+        pooled=float(options.pooling != "none"),
+        first_year=layout.first_year,
+        last_year=layout.last_year,
+        alpha_mean=priors.alpha.mu,
+        alpha_sd=priors.alpha.sd,
+        beta_mean=priors.beta.mu,
+        beta_sd=priors.beta.sd,
+    )
+
+
+def _constant(
     design: Design, priors: HorizonPriors, options: HorizonOptions, layout: Layout
 ) -> float:
     """Sum what does not depend on the parameters: normalisers and binomial coefficients."""
@@ -157,3 +419,59 @@ def _constants(
     n_normals += int(joint.sum()) + pooled * len(design.agents)
     n_normals += int(human_runs(design, options)[0].sum()) + design.estimate_task.size
     return constant - n_normals * _HALF_LOG_2PI
+
+
+def check_buffer(buffer: FloatArray) -> None:
+    """Refuse a buffer that a compiled function would read outside of.
+
+    Raises
+    ------
+    ValueError
+        The header does not describe the buffer, or an index in it points outside.
+    """
+    if buffer.ndim != 1 or buffer.dtype != np.float64 or not buffer.flags.c_contiguous:
+        raise ValueError("buffer: must be a contiguous vector of float64")
+    if buffer.size < HEADER or buffer[0] != HEADER:
+        raise ValueError(f"buffer: no header of {HEADER} entries; it is of another version")
+    sizes = Sizes(*_whole("sizes", buffer[_SIZES:_SETTINGS]))
+    blocks = _whole("blocks", buffer[_BLOCK_STARTS:_SECTION_STARTS])
+    starts = _whole("sections", buffer[_SECTION_STARTS:HEADER])
+    expected = [math.prod(sizes.of(part) for part in dims) for dims in SECTIONS.values()]
+    lengths = [end - start for start, end in pairwise(starts)]
+    if not any(lengths[_EXPANSION_FIRST:]):  # a buffer without coordinates
+        expected[_EXPANSION_FIRST:] = lengths[_EXPANSION_FIRST:]
+    if starts[0] != HEADER or starts[-1] != buffer.size or lengths != expected:
+        wrong = [
+            f"{name} has {length}, should have {should}"
+            for name, length, should in zip(SECTIONS, lengths, expected, strict=True)
+            if length != should
+        ]
+        found = "; ".join(wrong) or f"they end at {starts[-1]} of {buffer.size}"
+        raise ValueError(f"buffer: sections do not fit their sizes: {found}")
+    if blocks[0] != 0 or any(end < start for start, end in pairwise(blocks)):
+        raise ValueError("buffer: blocks of the parameter vector overlap")
+    _check_indices(buffer, sizes, blocks, starts)
+
+
+def _whole(what: str, values: FloatArray) -> list[int]:
+    if not (np.isfinite(values) & (values >= 0) & (values == np.floor(values))).all():
+        raise ValueError(f"buffer: {what} must be whole numbers, none negative")
+    return [int(value) for value in values]
+
+
+def _check_indices(buffer: FloatArray, sizes: Sizes, blocks: list[int], starts: list[int]) -> None:
+    """Refuse indices that point outside what they index."""
+    n_groups = blocks[GROUP_HORIZON + 1] - blocks[GROUP_HORIZON]
+    limits = {
+        "first_task": sizes.tasks + 1,
+        "source": blocks[SIGMA_HUMAN + 1] - blocks[SIGMA_HUMAN],
+        "group": max(n_groups, 1),
+        "interval_task": sizes.tasks,
+        "failed_task": sizes.tasks,
+        "order": sizes.agents,
+    }
+    for number, name in enumerate(SECTIONS):
+        if name in limits:
+            section = _whole(name, buffer[starts[number] : starts[number + 1]])
+            if section and max(section) >= limits[name]:
+                raise ValueError(f"buffer: {name}={max(section)}: must be below {limits[name]}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from tidegauge.horizon.density.buffer import NOISE
 from tidegauge.horizon.density.human_noise import interval_terms, noise_constant, survival_terms
 from tidegauge.horizon.density.jit import jit
 from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES
@@ -25,32 +24,33 @@ def _growth(x, at):  # type: ignore[no-untyped-def]
 
 
 @jit
-def human_times(x, gradient, buffer, at, data, mu_task, by_task):  # type: ignore[no-untyped-def]
+def human_times(x, gradient, data, mu_task, by_task):  # type: ignore[no-untyped-def]
     """Add human runs, failed runs and estimates; write the gradient."""
-    _, source, moments, runs, failed, _, _ = data
-    logp = _plain_runs(x, gradient, at, source, moments, mu_task, by_task)
-    logp += _estimates(x, gradient, at, moments, mu_task, by_task)
-    if runs.shape[1] == 0 and failed.shape[1] == 0:
+    at, source, runs, failed = data.at, data.source, data.intervals, data.failed
+    noise, n_runs = data.settings.noise, runs.task.size
+    logp = _plain_runs(x, gradient, at, source, data.runs, mu_task, by_task)
+    logp += _estimates(x, gradient, at, data.estimates, mu_task, by_task)
+    if n_runs == 0 and failed.task.size == 0:
         return logp
     has_nu = at[NU_MINUS_ONE + 1] > at[NU_MINUS_ONE]
     excess = math.exp(x[at[NU_MINUS_ONE]]) if has_nu else 0.0
     growth, nu = _growth(x, at), 1 + excess
-    constants = noise_constant(buffer[NOISE], nu)
+    constants = noise_constant(noise, nu)
     by_growth, by_nu = 0.0, 0.0
-    for i in range(runs.shape[1] + failed.shape[1]):
-        timed = i < runs.shape[1]
-        j = i if timed else i - runs.shape[1]
-        t = int(runs[0, j] if timed else failed[0, j])
+    for i in range(n_runs + failed.task.size):
+        timed = i < n_runs
+        j = i if timed else i - n_runs
+        t = int(runs.task[j] if timed else failed.task[j])
         scale = at[SIGMA_HUMAN] + int(source[t])
         distance = mu_task[t] - USUAL_LOG2_MINUTES
         sd = math.exp(x[scale] + _LN2 * growth * distance)
         if timed:
             value, by_mean, by_log_sd, nu_slope = interval_terms(
-                runs[1, j], runs[2, j], mu_task[t], sd, buffer[NOISE], nu, constants
+                runs.low[j], runs.high[j], mu_task[t], sd, noise, nu, constants
             )
         else:
-            e = (failed[1, j] - mu_task[t]) / sd
-            value, hazard, nu_slope = survival_terms(e, buffer[NOISE], nu, constants)
+            e = (failed.log2[j] - mu_task[t]) / sd
+            value, hazard, nu_slope = survival_terms(e, noise, nu, constants)
             by_mean, by_log_sd = hazard / sd, hazard * e
         logp += value
         by_task[t] += by_mean + by_log_sd * _LN2 * growth
@@ -69,12 +69,12 @@ def _plain_runs(x, gradient, at, source, moments, mu_task, by_task):  # type: ig
     """Add runs with plain Normal noise by their sufficient statistics."""
     logp = 0.0
     for t in range(mu_task.size):
-        count = moments[0, t]
+        count = moments.number[t]
         if count > 0:
             scale = at[SIGMA_HUMAN] + int(source[t])
             precision = math.exp(-2 * x[scale])
-            distance = moments[1, t] - mu_task[t]
-            square = moments[2, t] + count * distance * distance
+            distance = moments.mean[t] - mu_task[t]
+            square = moments.square[t] + count * distance * distance
             by_task[t] += count * distance * precision
             gradient[scale] += square * precision - count
             logp -= 0.5 * square * precision + count * x[scale]
@@ -90,9 +90,9 @@ def _estimates(x, gradient, at, moments, mu_task, by_task):  # type: ignore[no-u
     precision = math.exp(-2 * log_sigma)
     total, number, pull = 0.0, 0.0, 0.0
     for t in range(mu_task.size):
-        count = moments[3, t]
-        distance = moments[4, t] - bias - mu_task[t]
-        total += moments[5, t] + count * distance * distance
+        count = moments.number[t]
+        distance = moments.mean[t] - bias - mu_task[t]
+        total += moments.square[t] + count * distance * distance
         number += count
         by_task[t] += count * distance * precision
         pull += count * distance * precision

@@ -1,29 +1,17 @@
 """The model's log density and gradient, fused into one pass over the data.
 
-`layout` says where everything lies in the parameter vector, `packing` where in the data buffer;
+`model.parameters` has where everything lies in the parameter vector, `buffer` where in the data;
 parts that a model does not have take no place and no time. A test holds value and gradient equal
-to those of `model`, entry by entry, for every option.
+to those of `model.specification`, entry by entry, for every option.
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tidegauge.engine.priors import GAMMA, HALF_CAUCHY, LOGISTIC
 from tidegauge.horizon.density.agents import agent_priors, agent_runs
-from tidegauge.horizon.density.buffer import (
-    CONSTANT,
-    HEADER,
-    N_AGENTS,
-    N_FAILED,
-    N_FAMILIES,
-    N_RUNS,
-    N_SCALARS,
-    N_TASKS,
-    STARTS,
-)
+from tidegauge.horizon.density.buffer import read_data
 from tidegauge.horizon.density.human import human_times
 from tidegauge.horizon.density.jit import jit
 from tidegauge.horizon.model.parameters import (
@@ -46,45 +34,6 @@ from tidegauge.horizon.model.parameters import (
 
 
 @jit
-def starts_of(buffer):  # type: ignore[no-untyped-def]
-    """Return where the blocks of the parameter vector begin."""
-    return buffer[STARTS:HEADER].astype(np.int64)
-
-
-@jit
-def parts_of(buffer):  # type: ignore[no-untyped-def]
-    """Return the data as first tasks, sources, moments, runs, failed runs, agents and cells."""
-    n_agents, n_tasks = int(buffer[N_AGENTS]), int(buffer[N_TASKS])
-    n_families, n_runs = int(buffer[N_FAMILIES]), int(buffer[N_RUNS])
-    n_failed = int(buffer[N_FAILED])
-    at = HEADER + 4 * int(buffer[N_SCALARS])
-    first_task = buffer[at : at + n_families + 1]
-    at += n_families + 1
-    source = buffer[at : at + n_tasks]
-    at += n_tasks
-    moments = buffer[at : at + 6 * n_tasks].reshape(6, n_tasks)
-    at += 6 * n_tasks
-    group, years = buffer[at : at + n_agents], buffer[at + n_agents : at + 2 * n_agents]
-    joint = buffer[at + 2 * n_agents : at + 3 * n_agents]
-    at += 3 * n_agents
-    runs = buffer[at : at + 3 * n_runs].reshape(3, n_runs)
-    at += 3 * n_runs
-    failed = buffer[at : at + 2 * n_failed].reshape(2, n_failed)
-    at += 2 * n_failed
-    cells = buffer[at : at + 2 * n_agents * n_tasks].reshape(2, n_agents, n_tasks)
-    return first_task, source, moments, runs, failed, (group, years, joint), cells
-
-
-@jit
-def length_of(buffer):  # type: ignore[no-untyped-def]
-    """Return the length of the kernel's data from its header, so that one pointer is enough."""
-    n_agents, n_tasks = int(buffer[N_AGENTS]), int(buffer[N_TASKS])
-    length = HEADER + 4 * int(buffer[N_SCALARS]) + int(buffer[N_FAMILIES]) + 1 + 7 * n_tasks
-    length += 3 * n_agents + 3 * int(buffer[N_RUNS]) + 2 * int(buffer[N_FAILED])
-    return length + 2 * n_agents * n_tasks
-
-
-@jit
 def _prior(value, mu, sd, kind):  # type: ignore[no-untyped-def]
     """Return a prior's log density at a value, without its constant, and its slope."""
     if kind == GAMMA:
@@ -101,12 +50,11 @@ def _prior(value, mu, sd, kind):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _scalars(x, gradient, buffer):  # type: ignore[no-untyped-def]
+def _scalars(x, gradient, priors):  # type: ignore[no-untyped-def]
     """Add the priors of the scalars; those kept as logarithms with their Jacobian."""
     logp = 0.0
-    for i in range(int(buffer[N_SCALARS])):
-        row = HEADER + 4 * i
-        mu, sd, kind, is_log = buffer[row], buffer[row + 1], buffer[row + 2], buffer[row + 3]
+    for i in range(priors.shape[0]):
+        mu, sd, kind, is_log = priors[i, 0], priors[i, 1], priors[i, 2], priors[i, 3]
         if is_log == 1:
             natural = math.exp(x[i])
             value, slope = _prior(natural, mu, sd, kind)
@@ -165,10 +113,10 @@ def _within_families(x, gradient, at, blocks, first_task):  # type: ignore[no-un
 @jit
 def log_density(x, gradient, buffer):  # type: ignore[no-untyped-def]
     """Return the log density at `x` and write its gradient."""
-    at, data = starts_of(buffer), parts_of(buffer)
-    first_task, cells = data[0], data[6]
+    data = read_data(buffer)
+    at = data.at
     gradient[:] = 0
-    logp = buffer[CONSTANT] + _scalars(x, gradient, buffer)
+    logp = data.settings.constant + _scalars(x, gradient, data.scalar_priors)
     value, pull = _normal_level(x, gradient, at, MU_FAMILY, SIGMA_GLOBAL, x[at[MU_GLOBAL]])
     gradient[at[MU_GLOBAL]] += pull
     logp += value
@@ -183,9 +131,9 @@ def log_density(x, gradient, buffer):  # type: ignore[no-untyped-def]
         (MU_TASK, MU_FAMILY, SIGMA_FAMILY),
         (RESIDUAL, RESIDUAL_FAMILY, SIGMA_RESIDUAL_TASK),
     ):
-        logp += _within_families(x, gradient, at, blocks, first_task)
+        logp += _within_families(x, gradient, at, blocks, data.first_task)
     mu_task = x[at[MU_TASK] : at[MU_TASK + 1]]
     by_task = gradient[at[MU_TASK] : at[MU_TASK + 1]]
-    logp += human_times(x, gradient, buffer, at, data, mu_task, by_task)
-    logp += agent_priors(x, gradient, buffer, at, data[5])
-    return logp + agent_runs(x, gradient, at, cells, mu_task, by_task)
+    logp += human_times(x, gradient, data, mu_task, by_task)
+    logp += agent_priors(x, gradient, data)
+    return logp + agent_runs(x, gradient, data, mu_task, by_task)

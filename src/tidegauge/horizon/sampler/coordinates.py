@@ -1,26 +1,24 @@
-"""Coordinates in which the posterior is round; exact, since only the coordinates change.
+"""Coordinates in which the posterior is nearly a standard normal; an exact change of variables.
 
-Lengths, residuals and discriminations are trees (`tree`): conditional means plus innovations.
-What the agents say of a task (`evidence`) enters as weighted least squares of its logits, with
-weights and logits of a reference point that shapes the coordinates and nothing else: it moves, and
-sharpens, with the agents, so that a common shift or stretch of all difficulties is no ridge.
-An agent is the pair (its logit at the difficulty where its runs are informative, s with
-beta = -log(1 + exp(s)): a logarithm where the slope is flat, the slope itself where it is steep);
-all agents together are a reference plus a matrix times innovations, by their marginal precision.
-Horizons that share a prior lie about its trend, and about those of their group, as closely as
-their scatter and their runs say (`scatter`): a small scatter is no neck. Groups of agents lie as
-their agents tell (`groups`).
+Lengths, residuals and log discriminations are trees (`tree`): conditional means plus innovations,
+given pseudo-observations of the tasks (`task_evidence`). An agent is the pair (its logit at its
+pivot, the difficulty where its runs are informative; s with beta = -log(1 + exp(s)), a logarithm
+where the slope is flat and the slope itself where it is steep); all pairs together are a centre
+plus a triangular matrix times innovations, from their marginal precision at the expansion point.
+Horizons with a shared prior and levels of groups are partially centred (`agent_levels`). What is
+constant in all this comes from `expansion`; docs/coordinates.md has the equations.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from tidegauge.horizon.density.buffer import HEADER, N_AGENTS, N_TASKS, STARTS
+from tidegauge.horizon.density.buffer import read_data, read_expansion
 from tidegauge.horizon.density.jit import jit
-from tidegauge.horizon.density.joint import length_of, log_density, parts_of, starts_of
+from tidegauge.horizon.density.joint import log_density
 from tidegauge.horizon.model.parameters import (
     ALPHA,
     LOG_DISCRIMINATION,
@@ -37,66 +35,56 @@ from tidegauge.horizon.model.parameters import (
     SIGMA_RESIDUAL_FAMILY,
     SIGMA_RESIDUAL_TASK,
 )
-from tidegauge.horizon.sampler.agent_levels import horizons_backward, horizons_forward
-from tidegauge.horizon.sampler.group_levels import groups_backward, groups_forward
-from tidegauge.horizon.sampler.task_evidence import (
-    agents_said_backward,
-    lengths_backward,
-    said_of_lengths,
+from tidegauge.horizon.sampler.agent_levels import (
+    groups_backward,
+    groups_forward,
+    horizons_backward,
+    horizons_forward,
 )
-from tidegauge.horizon.sampler.tree import tree_backward, tree_forward
+from tidegauge.horizon.sampler.task_evidence import (
+    TaskTerms,
+    observe_lengths,
+    observe_lengths_backward,
+    regress_logits_backward,
+)
+from tidegauge.horizon.sampler.tree import (
+    Places,
+    PseudoObservations,
+    Tree,
+    TreeWork,
+    tree_backward,
+    tree_forward,
+)
+
+
+class Work(NamedTuple):
+    """The trees of lengths, residuals and log discriminations, and the parts they are made of."""
+
+    lengths: Tree
+    residuals: Tree
+    sharpness: Tree
+    terms: TaskTerms
 
 
 @jit
-def _shape_of(buffer):  # type: ignore[no-untyped-def]
-    """Return the reference: rows per task, the agents' pivots and centres, and the matrices."""
-    at = length_of(buffer)
-    n_agents, n_tasks = int(buffer[N_AGENTS]), int(buffer[N_TASKS])
-    pairs = 2 * n_agents
-    rows = buffer[at : at + 5 * n_tasks].reshape(5, n_tasks)
-    at += 5 * n_tasks
-    pivot, center = buffer[at : at + n_agents], buffer[at + n_agents : at + 3 * n_agents]
-    at += 3 * n_agents
-    told = buffer[at : at + pairs * n_tasks].reshape(2, n_tasks, n_agents)
-    at += pairs * n_tasks
-    spread = buffer[at : at + pairs * pairs].reshape(pairs, pairs)
-    at += pairs * pairs
-    n_shared = _n_shared(buffer)
-    shared = buffer[at : at + n_shared]
-    at += n_shared
-    shared_pull = buffer[at : at + n_shared * pairs].reshape(n_shared, pairs)
-    at += n_shared * pairs
-    shared_spread = buffer[at : at + n_shared * n_shared].reshape(n_shared, n_shared)
-    at += n_shared * n_shared
-    horizons = buffer[at : at + 6 * n_agents].reshape(6, n_agents)
-    return rows, pivot, center, told, spread, (shared, shared_pull, shared_spread), horizons
-
-
-@jit
-def _n_shared(buffer):  # type: ignore[no-untyped-def]
-    """Return how many terms the agents share: a mean slope, the terms of a trend."""
-    return int(buffer[STARTS + MU_FAMILY]) - int(buffer[STARTS + MU_SLOPE])
-
-
-@jit
-def _shared_forward(z, x, at, shape, deviation):  # type: ignore[no-untyped-def]
-    """Write what agents share: its reference, moved by the agents, plus innovations."""
-    shared, pull, spread = shape[5]
+def _shared_forward(z, x, at, expansion, deviation):  # type: ignore[no-untyped-def]
+    """Write the coefficients that agents share: conditional means plus innovations."""
+    shared, pull, root = expansion.shared, expansion.shared_pull, expansion.shared_root
     log_determinant = 0.0
     for i in range(shared.size):
         value = shared[i]
         for j in range(deviation.size):
             value += pull[i, j] * deviation[j]
         for j in range(i, shared.size):
-            value += spread[i, j] * z[at[MU_SLOPE] + j]
+            value += root[i, j] * z[at[MU_SLOPE] + j]
         x[at[MU_SLOPE] + i] = value
-        log_determinant += math.log(spread[i, i])
+        log_determinant += math.log(root[i, i])
     return log_determinant
 
 
 @jit
-def _shared_backward(gx, gz, at, shape, by_pair):  # type: ignore[no-untyped-def]
-    shared, pull, spread = shape[5]
+def _shared_backward(gx, gz, at, expansion, by_pair):  # type: ignore[no-untyped-def]
+    shared, pull, root = expansion.shared, expansion.shared_pull, expansion.shared_root
     for i in range(shared.size):
         gz[at[MU_SLOPE] + i] = 0
     for i in range(shared.size):
@@ -104,7 +92,7 @@ def _shared_backward(gx, gz, at, shape, by_pair):  # type: ignore[no-untyped-def
         for j in range(by_pair.size):
             by_pair[j] += g * pull[i, j]
         for j in range(i, shared.size):
-            gz[at[MU_SLOPE] + j] += spread[i, j] * g
+            gz[at[MU_SLOPE] + j] += root[i, j] * g
 
 
 @jit
@@ -113,16 +101,16 @@ def _softplus(s):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _agents_forward(z, x, at, shape):  # type: ignore[no-untyped-def]
+def _agents_forward(z, x, at, expansion):  # type: ignore[no-untyped-def]
     """Write the agents of `z` into `x`; return their deviations and the log determinant."""
-    _, pivot, center, _, spread, _, _ = shape
+    pivot, center, root = expansion.pivot, expansion.center, expansion.root
     n = pivot.size
     deviation = np.zeros(2 * n)
     log_determinant = 0.0
     for i in range(2 * n):
-        log_determinant += math.log(spread[i, i])
+        log_determinant += math.log(root[i, i])
         for j in range(i, 2 * n):
-            deviation[i] += spread[i, j] * z[at[ALPHA] + j]
+            deviation[i] += root[i, j] * z[at[ALPHA] + j]
     for a in range(n):
         steepness = _softplus(center[n + a] + deviation[n + a])
         log_slope = math.log(steepness)
@@ -133,9 +121,9 @@ def _agents_forward(z, x, at, shape):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _agents_backward(x, gx, gz, by_pair, at, shape):  # type: ignore[no-untyped-def]
+def _agents_backward(x, gx, gz, by_pair, at, expansion):  # type: ignore[no-untyped-def]
     """Carry the gradient by the agents, and `by_pair` that came through the tasks, back to `z`."""
-    _, pivot, _, _, spread, _, _ = shape
+    pivot, root = expansion.pivot, expansion.root
     n = pivot.size
     for a in range(n):
         by_alpha, by_log_slope = gx[at[ALPHA] + a], gx[at[LOG_SLOPE] + a]
@@ -147,110 +135,104 @@ def _agents_backward(x, gx, gz, by_pair, at, shape):  # type: ignore[no-untyped-
     gz[at[ALPHA] :] = 0
     for i in range(2 * n):
         for j in range(i, 2 * n):
-            gz[at[ALPHA] + j] += spread[i, j] * by_pair[i]
+            gz[at[ALPHA] + j] += root[i, j] * by_pair[i]
 
 
 @jit
-def _trees(at):  # type: ignore[no-untyped-def]
-    """Return where the trees of lengths, residuals and discriminations lie."""
-    lengths = (at[MU_GLOBAL], at[MU_FAMILY], at[MU_TASK])
+def _pseudo_observations(n_tasks):  # type: ignore[no-untyped-def]
+    parts = np.empty((2, n_tasks))
+    return PseudoObservations(parts[0], parts[1])
+
+
+@jit
+def _tree(places, data):  # type: ignore[no-untyped-def]
+    parts = np.empty((3, data.first_task.size))
+    work = TreeWork(parts[0], parts[1], parts[2])
+    return Tree(places, _pseudo_observations(data.source.size), work)
+
+
+@jit
+def _new_work(data):  # type: ignore[no-untyped-def]
+    """Lay out the trees: where their levels and scales lie, and room for their parts."""
+    at = data.at
+    lengths = Places(at[MU_GLOBAL], at[MU_FAMILY], at[MU_TASK], at[SIGMA_GLOBAL], at[SIGMA_FAMILY])
     has_family = at[RESIDUAL_FAMILY + 1] > at[RESIDUAL_FAMILY]
-    residuals = (-1, at[RESIDUAL_FAMILY] if has_family else -1, at[RESIDUAL])
-    sharpness = (-1, -1, at[LOG_DISCRIMINATION])
-    return lengths, residuals, sharpness
+    family = at[RESIDUAL_FAMILY] if has_family else -1
+    scales = at[SIGMA_RESIDUAL_FAMILY], at[SIGMA_RESIDUAL_TASK]
+    residuals = Places(-1, family, at[RESIDUAL], scales[0], scales[1])
+    scale = at[SIGMA_DISCRIMINATION]
+    sharpness = Places(-1, -1, at[LOG_DISCRIMINATION], scale, scale)
+    p = np.empty((9, data.source.size))
+    terms = TaskTerms(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8])
+    return Work(_tree(lengths, data), _tree(residuals, data), _tree(sharpness, data), terms)
 
 
 @jit
-def _forward(z, x, buffer, at, data, shape, kept):  # type: ignore[no-untyped-def]
+def _forward(z, x, data, expansion, work):  # type: ignore[no-untyped-def]
     """Write the centred point of `z` and return the log determinant of the map."""
-    said, work, parts = kept
-    first_task, rows = data[0], shape[0]
+    at, first_task, terms = data.at, data.first_task, work.terms
     x[1 : at[MU_SLOPE]] = z[1 : at[MU_SLOPE]]
-    deviation, log_determinant = _agents_forward(z, x, at, shape)
-    log_determinant += _shared_forward(z, x, at, shape, deviation)
-    log_determinant += horizons_forward(x, at, data[5][0], (shape[1], shape[6]))
-    log_determinant += groups_forward(z, x, buffer, at, data[5])
-    lengths, residuals, sharpness = _trees(at)
-    prior = (buffer[HEADER], buffer[HEADER + 1])
-    said_of_lengths(x, at, data, shape, said[0], parts)
-    scales = (at[SIGMA_GLOBAL], at[SIGMA_FAMILY])
-    log_determinant += tree_forward(z, x, lengths, scales, first_task, said[0], prior, work[0])
+    deviation, log_determinant = _agents_forward(z, x, at, expansion)
+    log_determinant += _shared_forward(z, x, at, expansion, deviation)
+    log_determinant += horizons_forward(x, at, data.agents.group, expansion)
+    log_determinant += groups_forward(z, x, data)
+    prior = (data.scalar_priors[0, 0], data.scalar_priors[0, 1])  # of mu_global
+    observe_lengths(x, data, expansion, work.lengths.observed, terms)
+    log_determinant += tree_forward(z, x, work.lengths, first_task, prior)
     if at[RESIDUAL + 1] > at[RESIDUAL]:
-        for t in range(rows.shape[1]):
-            said[1, 0, t] = parts[4, t]
-            said[1, 1, t] = parts[5, t] - parts[6, t] * x[at[MU_TASK] + t]
-        scales = (at[SIGMA_RESIDUAL_FAMILY], at[SIGMA_RESIDUAL_TASK])
-        log_determinant += tree_forward(
-            z, x, residuals, scales, first_task, said[1], prior, work[1]
-        )
+        observed = work.residuals.observed
+        for t in range(terms.cross.size):
+            given = terms.cross[t] * x[at[MU_TASK] + t]
+            observed.precision[t] = terms.residual_precision[t]
+            observed.information[t] = terms.residual_information[t] - given
+        log_determinant += tree_forward(z, x, work.residuals, first_task, prior)
     if at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]:
-        said[2, 0], said[2, 1] = rows[3], rows[3] * rows[4]
-        scales = (at[SIGMA_DISCRIMINATION], at[SIGMA_DISCRIMINATION])
-        log_determinant += tree_forward(
-            z, x, sharpness, scales, first_task, said[2], prior, work[2]
-        )
+        observed, precision = work.sharpness.observed, expansion.sharpness_precision
+        observed.precision[:] = precision
+        observed.information[:] = precision * expansion.sharpness_location
+        log_determinant += tree_forward(z, x, work.sharpness, first_task, prior)
     return log_determinant
 
 
 @jit
-def _backward(z, x, gx, gz, buffer, at, data, shape, kept):  # type: ignore[no-untyped-def]
+def _backward(z, x, gx, gz, data, expansion, work):  # type: ignore[no-untyped-def]
     """Carry the gradient by `x`, and of the log determinant, back to `z`: last step first."""
-    said, work, parts = kept
-    first_task = data[0]
-    by_said, by_pair = np.empty(said.shape), np.zeros(shape[2].size)
+    at, first_task, n_tasks = data.at, data.first_task, data.source.size
+    by_lengths, by_residuals = _pseudo_observations(n_tasks), _pseudo_observations(n_tasks)
+    by_pair = np.zeros(expansion.center.size)
     gz[:] = gx
-    lengths, residuals, sharpness = _trees(at)
     if at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]:
-        scales = (at[SIGMA_DISCRIMINATION], at[SIGMA_DISCRIMINATION])
-        tree_backward(z, x, gx, gz, sharpness, scales, first_task, said[2], work[2], by_said[2])
+        constant = _pseudo_observations(n_tasks)  # their gradient goes nowhere
+        tree_backward(z, x, gx, gz, work.sharpness, first_task, constant)
     if at[RESIDUAL + 1] > at[RESIDUAL]:
-        scales = (at[SIGMA_RESIDUAL_FAMILY], at[SIGMA_RESIDUAL_TASK])
-        tree_backward(z, x, gx, gz, residuals, scales, first_task, said[1], work[1], by_said[1])
-        for t in range(said.shape[2]):
-            gx[at[MU_TASK] + t] -= by_said[1, 1, t] * parts[6, t]
-    scales = (at[SIGMA_GLOBAL], at[SIGMA_FAMILY])
-    tree_backward(z, x, gx, gz, lengths, scales, first_task, said[0], work[0], by_said[0])
-    lengths_backward(x, gz, at, data, shape, parts, by_said[0])
-    agents_said_backward(x, gx, at, shape, parts, by_said[0], by_said[1])
-    groups_backward(z, x, gx, gz, buffer, at, data[5])
-    _shared_backward(gx, gz, at, shape, by_pair)
-    horizons_backward(x, gx, gz, at, data[5][0], (shape[1], shape[6]))
-    _agents_backward(x, gx, gz, by_pair, at, shape)
-
-
-@jit
-def _kept(data):  # type: ignore[no-untyped-def]
-    n_tasks, n_families = data[1].size, data[0].size - 1
-    return np.empty((3, 2, n_tasks)), np.empty((3, 3, n_families + 1)), np.empty((9, n_tasks))
+        tree_backward(z, x, gx, gz, work.residuals, first_task, by_residuals)
+        for t in range(n_tasks):
+            gx[at[MU_TASK] + t] -= by_residuals.information[t] * work.terms.cross[t]
+    tree_backward(z, x, gx, gz, work.lengths, first_task, by_lengths)
+    observe_lengths_backward(x, gz, data, expansion, work.terms, by_lengths)
+    regress_logits_backward(x, gx, at, expansion, work.terms, by_lengths, by_residuals)
+    groups_backward(z, x, gx, gz, data)
+    _shared_backward(gx, gz, at, expansion, by_pair)
+    horizons_backward(x, gx, gz, at, data.agents.group, expansion)
+    _agents_backward(x, gx, gz, by_pair, at, expansion)
 
 
 @jit
 def whitened_log_density(z, gz, buffer):  # type: ignore[no-untyped-def]
     """Return the log density at whitened `z` and write its gradient."""
-    at, data, shape = starts_of(buffer), parts_of(buffer), _shape_of(buffer)
-    kept = _kept(data)
+    data, expansion = read_data(buffer), read_expansion(buffer)
+    work = _new_work(data)
     x, gx = np.empty(z.size), np.empty(z.size)
-    log_determinant = _forward(z, x, buffer, at, data, shape, kept)
+    log_determinant = _forward(z, x, data, expansion, work)
     logp = log_density(x, gx, buffer)
-    _backward(z, x, gx, gz, buffer, at, data, shape, kept)
+    _backward(z, x, gx, gz, data, expansion, work)
     return logp + log_determinant
 
 
 @jit
 def map_all(z, x, buffer):  # type: ignore[no-untyped-def]
     """Write the centred point of every row of `z` into `x`."""
-    at, data, shape = starts_of(buffer), parts_of(buffer), _shape_of(buffer)
-    kept = _kept(data)
+    data, expansion = read_data(buffer), read_expansion(buffer)
+    work = _new_work(data)
     for i in range(z.shape[0]):
-        _forward(z[i], x[i], buffer, at, data, shape, kept)
-
-
-@jit
-def whole_length_of(buffer):  # type: ignore[no-untyped-def]
-    """Return the length of the whole buffer, data and reference."""
-    n_agents, n_tasks = int(buffer[N_AGENTS]), int(buffer[N_TASKS])
-    pairs = 2 * n_agents
-    length = length_of(buffer) + 5 * n_tasks + n_agents + pairs
-    n_shared = _n_shared(buffer)
-    length += pairs * n_tasks + pairs * pairs
-    return length + n_shared * (1 + pairs + n_shared) + 6 * n_agents
+        _forward(z[i], x[i], data, expansion, work)

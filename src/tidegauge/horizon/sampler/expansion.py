@@ -1,84 +1,51 @@
-"""The reference that shapes the whitened coordinates: a second-order look at the data.
+"""The constants of the coordinates: a second-order (Laplace) expansion about a point.
 
-It is computed twice per fit, from a ridge regression and from a pilot run; a poor one costs
-speed, never correctness.
+It is computed twice per fit, about a ridge regression and about the middle of a pilot run; a poor
+one costs speed, never correctness.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.linalg import splu
-from scipy.special import expit
+from scipy.special import expit, log_ndtr
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.model.observations import scored_successes, source_index
+from tidegauge.horizon.density.buffer import Expansion
+from tidegauge.horizon.model.human_noise import GUMBEL_MEDIAN, GUMBEL_SD, noise_sd
+from tidegauge.horizon.model.observations import (
+    failed_runs,
+    human_runs,
+    scored_successes,
+    source_index,
+)
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import MU_FAMILY, MU_SLOPE, Point, layout_of, unpack
 from tidegauge.horizon.sampler.expansion_agents import (
     AgentPriors,
+    agent_levels_at,
     agent_priors_at,
-    horizons_told,
     inverse_root,
 )
-from tidegauge.horizon.sampler.expansion_human import human_moments
 
 _LONGEST_STEP = 2.0  # of one Newton step, log2 minutes or logits: it is only a shape
 _LEAST = 1e-9  # precision, in place of none
 _SHAPE_BITS = 20  # of a mantissa: ample for a shape, and rounding errors do not reach them
+_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _SCALES = (1e-3, 1e3)  # log2 minutes or logits: beyond, a shape would gain nothing but rounding
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The point that shapes the coordinates; an agent's pair is (logit at pivot, s of its slope).
-
-    Attributes
-    ----------
-    x : ndarray
-        The point, unconstrained.
-    rows : ndarray, shape (5, task)
-        Number and mean of human logs as the noise weighs them; precision of the residual's prior;
-        precision and location of the log discrimination.
-    pivot : ndarray, shape (agent,)
-        Difficulty at which an agent's runs are informative, log2 minutes.
-    center : ndarray, shape (2 agents,)
-        The pairs at the reference: all logits, then all s.
-    told : ndarray, shape (2, task, agent)
-        Weights of the agents' logits, and weights times logits, as for least squares.
-    spread : ndarray, shape (2 agents, 2 agents)
-        Square root of the pairs' marginal covariance, upper triangular.
-    shared : ndarray, shape (shared,)
-        What agents share (mean slope, terms of the trend) at the reference; `shared_pull`
-        (shared, 2 agents) how it moves with the agents' pairs, `shared_spread` the square root of
-        its covariance given them, upper triangular.
-    horizons : ndarray, shape (6, agent)
-        Location and variance of each logit as the runs tell it (0 for an agent whose prior is
-        its own), the log2 horizon of the trend, the logit's mean and sd by both, and the order
-        in which agents follow each other.
-    """
+class Reference(NamedTuple):
+    """An expansion point of the unconstrained vector, and the constants of coordinates about it."""
 
     x: FloatArray
-    rows: FloatArray
-    pivot: FloatArray
-    center: FloatArray
-    told: FloatArray
-    spread: FloatArray
-    shared: FloatArray
-    shared_pull: FloatArray
-    shared_spread: FloatArray
-    horizons: FloatArray
-
-    def arrays(self) -> list[FloatArray]:
-        """Return all that the compiled functions need, flat, in their order."""
-        agents = (self.pivot, self.center, self.told, self.spread)
-        shared = (self.shared, self.shared_pull, self.shared_spread)
-        return [np.ravel(part) for part in (self.rows, *agents, *shared, self.horizons)]
+    expansion: Expansion
 
 
 @dataclass(frozen=True)
@@ -86,9 +53,9 @@ class _Curvature:
     """Second-order terms of the agents' runs at the reference.
 
     Per task: of length and length (`length`), residual and residual (`residual`), both (`both`);
-    the residuals' and lengths' slopes; `told` (3, task, agent) the logits' weights, weights times
-    logits and slopes; `cross` (2, task, pair) with the agents' pairs. Of those:
-    `runs` what their runs say, given the tasks, and `own` with their priors.
+    the residuals' and lengths' slopes. Per task and agent: the logits' weights, weights times
+    logits, and slopes. `cross` (2, task, pair): of tasks and the agents' pairs. Precision of the
+    pairs given the tasks: from their runs (`runs`), and with their priors (`own`).
     """
 
     length: FloatArray
@@ -96,7 +63,9 @@ class _Curvature:
     both: FloatArray
     length_slope: FloatArray
     residual_slope: FloatArray
-    told: FloatArray
+    logit_weight: FloatArray
+    weighted_logit: FloatArray
+    logit_slope: FloatArray
     cross: FloatArray
     runs: FloatArray
     own: FloatArray
@@ -113,7 +82,7 @@ def reference_at(
     n_tasks = len(design.tasks)
     residual = np.zeros(n_tasks) if point.residual is None else point.residual
     seen, agents = _look_at_runs(design, priors, options, point, residual)
-    human_count, human_mean = human_moments(design, options, point)
+    human_count, human_mean = _human_moments(design, options, point)
     tau = 1 / _residual_variance(point) if options.has_residual else 1.0
     # One Newton step from the reference, for each task the same share of it, so that it is short.
     share = seen.both / (seen.residual + tau)
@@ -128,33 +97,29 @@ def reference_at(
         1.0,
         _LONGEST_STEP / np.maximum(_LEAST, np.abs(steps[: 1 + options.has_residual]).max(axis=0)),
     )
-    rows = np.stack(
-        [
-            human_count,
-            human_mean,
-            np.full(n_tasks, tau),
-            seen.sharpness,
-            (0 if point.log_discrimination is None else point.log_discrimination)
-            + np.clip(_step(seen.sharpness_slope, seen.sharpness), -_LONGEST_STEP, _LONGEST_STEP),
-        ]
-    )
-    told = np.stack([seen.told[0], seen.told[1] + calm[:, None] * seen.told[2]])
+    sharpness_step = _step(seen.sharpness_slope, seen.sharpness)
+    log_sharpness = 0 if point.log_discrimination is None else point.log_discrimination
     shared = slice(layout.starts[MU_SLOPE], layout.starts[MU_FAMILY])
     explained = _explained(design, priors, options, point, seen, human_count)
-    horizons, moved = horizons_told(design, options, point, agents, seen.runs - explained)
+    levels, moved = agent_levels_at(design, options, point, agents, seen.runs - explained)
     marginal = moved.T @ (seen.own - explained) @ moved
-    return Reference(
-        x=x,
-        rows=_rounded(rows),
-        pivot=_rounded(agents.pivot),
-        center=_rounded(agents.center),
-        told=_rounded(told),
-        spread=_rounded(inverse_root(marginal)),
-        shared=_rounded(x[shared]),
-        shared_pull=_rounded(agents.shared_pull @ moved),
-        shared_spread=_rounded(agents.shared_spread),
-        horizons=_rounded(horizons),
+    expansion = Expansion(
+        human_count=human_count,
+        human_mean=human_mean,
+        residual_precision=np.full(n_tasks, tau),
+        sharpness_precision=seen.sharpness,
+        sharpness_location=log_sharpness + np.clip(sharpness_step, -_LONGEST_STEP, _LONGEST_STEP),
+        pivot=agents.pivot,
+        center=agents.center,
+        logit_weight=seen.logit_weight,
+        weighted_logit=seen.weighted_logit + calm[:, None] * seen.logit_slope,
+        root=inverse_root(marginal),
+        shared=x[shared],
+        shared_pull=agents.shared_pull @ moved,
+        shared_root=agents.shared_root,
+        **levels,
     )
+    return Reference(x, Expansion(*map(_rounded, expansion)))
 
 
 def _rounded(values: FloatArray) -> FloatArray:
@@ -199,23 +164,25 @@ def _look_at_runs(
     win = expit(eta)
     weight = design.attempts * win * (1 - win)
     left = scored_successes(design, options) - design.attempts * win
-    told = weight * sharp**2
-    total = told.sum(axis=1)
+    curvature = weight * sharp**2
+    total = curvature.sum(axis=1)
     typical = np.full(total.size, mu_task.mean())
-    pivot = np.divide(told @ mu_task, total, out=typical, where=total > _LEAST)
+    pivot = np.divide(curvature @ mu_task, total, out=typical, where=total > _LEAST)
     agents = agent_priors_at(design, priors, options, point, pivot)
     # Derivative of a logit by s.
     by_s = -agents.steepening[:, None] * (mu_task - pivot[:, None])
-    runs = _run_precision(told, by_s)
-    pairs = np.concatenate([told, told * by_s]).T
-    sloped = np.concatenate([told * slope, told * slope * by_s]).T
+    runs = _run_precision(curvature, by_s)
+    pairs = np.concatenate([curvature, curvature * by_s]).T
+    sloped = np.concatenate([curvature * slope, curvature * slope * by_s]).T
     seen = _Curvature(
-        length=(told * slope**2).sum(axis=0),
-        residual=told.sum(axis=0) * options.has_residual,
-        both=(told * slope).sum(axis=0) * options.has_residual,
+        length=(curvature * slope**2).sum(axis=0),
+        residual=curvature.sum(axis=0) * options.has_residual,
+        both=(curvature * slope).sum(axis=0) * options.has_residual,
         length_slope=(slope * sharp * left).sum(axis=0),
         residual_slope=(sharp * left).sum(axis=0),
-        told=np.stack([told.T, (told * eta / sharp).T, (sharp * left).T]),
+        logit_weight=curvature.T,
+        weighted_logit=(curvature * eta / sharp).T,
+        logit_slope=(sharp * left).T,
         cross=np.stack([sloped, pairs * options.has_residual]),
         runs=runs,
         own=agents.precision + runs,
@@ -225,14 +192,14 @@ def _look_at_runs(
     return seen, agents
 
 
-def _run_precision(told: FloatArray, by_s: FloatArray) -> FloatArray:
-    """Return what the runs say of the agents' pairs, given the tasks."""
-    n = told.shape[0]
+def _run_precision(curvature: FloatArray, by_s: FloatArray) -> FloatArray:
+    """Return the precision of the agents' pairs from their runs, given the tasks."""
+    n = curvature.shape[0]
     precision = np.zeros((2 * n, 2 * n))
     at, s = np.arange(n), np.arange(n, 2 * n)
-    precision[at, at] = told.sum(axis=1)
-    precision[at, s] = precision[s, at] = (told * by_s).sum(axis=1)
-    precision[s, s] = (told * by_s**2).sum(axis=1) + 0.1  # never flat, however flat the curve
+    precision[at, at] = curvature.sum(axis=1)
+    precision[at, s] = precision[s, at] = (curvature * by_s).sum(axis=1)
+    precision[s, s] = (curvature * by_s**2).sum(axis=1) + 0.1  # never flat, however flat the curve
     return precision
 
 
@@ -310,3 +277,57 @@ def _residual_entries(
             (family, rest, -of_task * ones),
         ]
     return rest, entries, size
+
+
+def _human_moments(
+    design: Design, options: HorizonOptions, point: Point
+) -> tuple[FloatArray, FloatArray]:
+    """Return per task the number and mean of Normal logs with the information of its human runs.
+
+    Their precision is the number over sigma_human squared, so that it moves with
+    sigma_human; of Normal runs these are the number and mean themselves.
+    """
+    n_tasks, mu = len(design.tasks), point.mu_task
+    plain, others = human_runs(design, options)
+    count = np.bincount(design.run_task[plain], minlength=n_tasks).astype(float)
+    total = np.bincount(
+        design.run_task[plain], weights=design.run_log2[plain], minlength=n_tasks
+    ).astype(float)
+    sd = noise_sd(design, options, point, mu)
+    base = noise_sd(design, options, replace(point, noise_growth=None), mu)
+    task = others[0].astype(np.int64)
+    parts = [(task, *_run_terms(options, point, (others[1:].mean(axis=0) - mu[task]) / sd[task]))]
+    task, log2 = failed_runs(design, options)
+    parts.append((task, *_failed_terms(options, (log2 - mu[task]) / sd[task])))
+    for task, weight, slope in parts:
+        # One Newton step of each run's own log likelihood, weighed by its curvature.
+        number = weight * (base[task] / sd[task]) ** 2
+        location = mu[task] + slope * sd[task] / np.maximum(weight, 1e-9)
+        count += np.bincount(task, weights=number, minlength=n_tasks)
+        total += np.bincount(task, weights=number * location, minlength=n_tasks)
+    return count, np.divide(total, count, out=mu.copy(), where=count > 0)
+
+
+def _run_terms(
+    options: HorizonOptions, point: Point, e: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return curvature and slope of log densities by the mean, in units of the scale."""
+    if options.noise == "student_t":
+        assert point.nu_minus_one is not None
+        nu = 1 + float(point.nu_minus_one)
+        weight = (nu + 1) / (nu + e**2)
+        return weight, weight * e
+    if options.noise == "weibull":
+        up = np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEDIAN, 30.0))
+        return GUMBEL_SD**2 * np.maximum(up, 0.3), GUMBEL_SD * (up - 1)
+    return np.ones_like(e), e
+
+
+def _failed_terms(options: HorizonOptions, e: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the same of censored runs."""
+    if options.noise == "weibull":
+        up = np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEDIAN, 30.0))
+        return GUMBEL_SD**2 * np.maximum(up, 0.03), GUMBEL_SD * up
+    near = np.clip(e, -30.0, 30.0)
+    hazard = np.exp(-0.5 * near**2 - _HALF_LOG_2PI - log_ndtr(-near))
+    return np.maximum(hazard * (hazard - near), 0.03), hazard

@@ -1,8 +1,8 @@
-"""What the priors say of the agents at a reference point, to second order.
+"""Priors of the agents, expanded to second order about a point.
 
 An agent's prior is its own, or shared: then its log2 horizon lies about a trend and its log slope
-about a mean, whose terms are unknown too. Given the agents those terms are nearly Gaussian, so
-they are told from the agents and summed out of the agents' own precision.
+about a mean, whose coefficients are unknown too. Given the agents those are nearly Gaussian, so
+they are conditioned on the agents, and integrated out of the agents' own precision.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.agents import trend_terms
 from tidegauge.horizon.density.buffer import (
     NOT_IN_TREND,
-    TREND_KINDS,
 )
 from tidegauge.horizon.model.observations import group_index, in_joint_prior, trend_years
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
@@ -31,6 +30,7 @@ from tidegauge.horizon.model.parameters import (
     layout_of,
     prior_of,
 )
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class AgentPriors:
     Attributes
     ----------
     precision : ndarray, shape (2 agents, 2 agents)
-        Of the pairs, with what they share summed out.
+        Of the pairs, with what they share integrated out.
     steepening : ndarray, shape (agent,)
         Derivative of -beta by s, where beta = -log(1 + exp(s)).
-    pivot, center, shared_pull, shared_spread
-        As in `Reference`.
+    pivot, center, shared_pull, shared_root
+        As in `Expansion`.
     joint, trend : ndarray, shape (agent,)
         Whose horizon has the shared prior, and where that lies.
     horizon : ndarray, shape (agent, 2 agents)
@@ -56,7 +56,7 @@ class AgentPriors:
     center: FloatArray
     steepening: FloatArray
     shared_pull: FloatArray
-    shared_spread: FloatArray
+    shared_root: FloatArray
     joint: NDArray[np.bool_]
     trend: FloatArray
     horizon: FloatArray
@@ -88,17 +88,17 @@ def agent_priors_at(
     horizon[np.arange(n), np.arange(n)] = 1 / steep
     horizon[np.arange(n), n + np.arange(n)] = -logit * steepening / steep**2
     if point.sigma_horizon is not None:
-        told = _among(design, options, joint, point.sigma_horizon, point.sigma_group_horizon)
-        precision += horizon.T @ told @ horizon
-        shared += by_shared.horizon.T @ told @ by_shared.horizon
-        cross -= by_shared.horizon.T @ told @ horizon
+        among = _among(design, options, joint, point.sigma_horizon, point.sigma_group_horizon)
+        precision += horizon.T @ among @ horizon
+        shared += by_shared.horizon.T @ among @ by_shared.horizon
+        cross -= by_shared.horizon.T @ among @ horizon
     if point.sigma_slope is not None:
         log_slope = np.zeros((n, 2 * n))
         log_slope[np.arange(n), n + np.arange(n)] = steepening / steep
-        told = _among(design, options, joint, point.sigma_slope, point.sigma_group_slope)
-        precision += log_slope.T @ told @ log_slope
-        shared += by_shared.slope.T @ told @ by_shared.slope
-        cross -= by_shared.slope.T @ told @ log_slope
+        among = _among(design, options, joint, point.sigma_slope, point.sigma_group_slope)
+        precision += log_slope.T @ among @ log_slope
+        shared += by_shared.slope.T @ among @ by_shared.slope
+        cross -= by_shared.slope.T @ among @ log_slope
     pull = np.asarray(-np.linalg.solve(shared, cross) if shared.size else cross, dtype=np.float64)
     return AgentPriors(
         precision=precision + cross.T @ pull,
@@ -106,57 +106,67 @@ def agent_priors_at(
         center=np.concatenate([logit, steep + np.log(steepening)]),
         steepening=steepening,
         shared_pull=pull,
-        shared_spread=inverse_root(shared) if shared.size else shared,
+        shared_root=inverse_root(shared) if shared.size else shared,
         joint=joint,
         trend=by_shared.trend,
         horizon=horizon,
     )
 
 
-def horizons_told(
-    design: Design, options: HorizonOptions, point: Point, agents: AgentPriors, told: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return `Reference.horizons`, and how the agents' pairs move with those before they followed.
+def agent_levels_at(
+    design: Design, options: HorizonOptions, point: Point, agents: AgentPriors, runs: FloatArray
+) -> tuple[dict[str, FloatArray], FloatArray]:
+    """Return the partial-centring constants by their names in `Expansion`, and how pairs move.
 
     Parameters
     ----------
-    told : ndarray, shape (2 agents, 2 agents)
-        Precision of the agents' pairs from their runs, tasks summed out.
+    runs : ndarray, shape (2 agents, 2 agents)
+        Precision of the agents' pairs from their runs, tasks integrated out.
 
     Returns
     -------
-    horizons : ndarray, shape (6, agent)
+    levels : dict of ndarray, shape (agent,)
     moved : ndarray, shape (2 agents, 2 agents)
-        Derivative of the pairs by the pairs before each followed the earlier ones of its group.
+        Jacobian of the pairs by the pairs before they were centred on their groups.
     """
     n = agents.pivot.size
-    found, moved = np.zeros((6, n)), np.eye(2 * n)
+    location, of_runs, trend, mean, sd, order = np.zeros((6, n))
+    levels = {
+        "runs_location": location,
+        "runs_variance": of_runs,
+        "trend": trend,
+        "level_mean": mean,
+        "level_sd": sd,
+        "order": order,
+    }
+    moved = np.eye(2 * n)
     if point.sigma_horizon is None:
-        return found, moved
+        return levels, moved
     steep, logit = -point.beta, agents.center[:n]
-    variance = np.clip(1 / np.maximum(np.diag(told)[:n], 1e-9), 1e-6, 25.0)
-    order = np.argsort(variance / steep**2, kind="stable")
+    variance = np.clip(1 / np.maximum(np.diag(runs)[:n], 1e-9), 1e-6, 25.0)
+    agents_in_order = np.argsort(variance / steep**2, kind="stable")
     group = group_index(design, options)
     distance = agents.pivot + logit / steep - agents.trend
     own, among = float(point.sigma_horizon) ** 2, float(point.sigma_group_horizon or 0.0) ** 2
-    found[5] = order
-    for k, a in enumerate(order):
+    order[:] = agents_in_order
+    for k, a in enumerate(agents_in_order):
         if not agents.joint[a]:
             continue
-        earlier = order[:k][agents.joint[order[:k]] & (group[order[:k]] == group[a])]
+        before = agents_in_order[:k]
+        earlier = before[agents.joint[before] & (group[before] == group[a])]
         level_share = among / (earlier.size * among + own)
         spread = steep[a] ** 2 * own * (1 + level_share)
         share = max(spread / (spread + variance[a]), 1e-3)
-        # The posterior lies between what the runs say and what the prior expects.
+        # The posterior lies between the runs' location and the prior's expectation.
         expected = agents.trend[a] + level_share * distance[earlier].sum()
         prior = steep[a] * (expected - agents.pivot[a])
-        location = np.clip(prior + (logit[a] - prior) / share, logit[a] - 5, logit[a] + 5)
-        mean = share * location + (1 - share) * prior
-        sd = np.sqrt(share * variance[a])
-        found[:5, a] = location, variance[a], agents.trend[a], mean, sd
+        location[a] = np.clip(prior + (logit[a] - prior) / share, logit[a] - 5, logit[a] + 5)
+        of_runs[a], trend[a] = variance[a], agents.trend[a]
+        mean[a] = share * location[a] + (1 - share) * prior
+        sd[a] = np.sqrt(share * variance[a])
         follows = (1 - share) * steep[a] * level_share
         moved[a] += follows * (agents.horizon[earlier] @ moved).sum(axis=0)
-    return found, moved
+    return levels, moved
 
 
 @dataclass(frozen=True)
@@ -188,7 +198,7 @@ def _shared_design(
         years = trend_years(design, options)
         for a, year in enumerate(np.where(np.isnan(years), NOT_IN_TREND, years)):
             slopes = np.zeros(4)
-            kind = TREND_KINDS[options.trend]
+            kind = TREND_SHAPES[options.trend].code
             ends = layout.first_year, layout.last_year
             trend[a] = trend_terms(kind, terms, year, *ends, slopes)
             horizon[a, first:] = slopes[: terms.size]
@@ -212,7 +222,7 @@ def _among(
     scale: FloatArray,
     group_scale: FloatArray | None,
 ) -> FloatArray:
-    """Return the precision of agents about what they share, levels of groups summed out."""
+    """Return the precision of agents about what they share, levels of groups integrated out."""
     n = joint.size
     covariance = float(scale) ** 2 * np.eye(n)
     if group_scale is not None:

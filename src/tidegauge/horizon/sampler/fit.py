@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from tidegauge.arrays import FloatArray
 from tidegauge.engine.bridge import log_mass
 from tidegauge.engine.config import SamplerConfig
@@ -23,10 +21,8 @@ from tidegauge.horizon.model.options import (
 )
 from tidegauge.horizon.model.parameters import Point, layout_of, unpack
 from tidegauge.horizon.result import posterior_of
-from tidegauge.horizon.sampler.expansion import Reference, reference_at
-from tidegauge.horizon.sampler.initial_point import start_point
-from tidegauge.horizon.sampler.modes import Problem, Screen, screen_modes
-from tidegauge.horizon.sampler.target import to_centred, whitened_density
+from tidegauge.horizon.sampler.modes import Screen, screen_modes
+from tidegauge.horizon.sampler.target import Problem, middle_of, to_centred
 from tidegauge.progress import SILENT, Progress
 
 _PILOT_DRAWS, _PILOT_TUNE = 100, 200
@@ -57,7 +53,7 @@ class HorizonFit:
         What was seen of other modes, where it was looked for.
     log_mass : float
         Logarithm of the mass of the mode that was sampled (NaN if not weighed): with it, fits
-        that ended in different modes of one posterior are told apart by what they hold.
+        that ended in different modes of one posterior are compared by what they hold.
     """
 
     design: Design
@@ -98,15 +94,14 @@ def fit_horizon(
     began = time.perf_counter()
     priors = with_human_prior(priors, options)
     with progress.step("loading the compiled density (the first run compiles it: about 40 s)"):
-        start = start_reference(design, priors, options)
-        density = whitened_density(design, priors, options, start)
+        problem = Problem(design, priors, options)
+        _, density = problem.expanded_at(problem.start())
     compiled = time.perf_counter()
     pilot = replace(sampler, draws=_PILOT_DRAWS, tune=_PILOT_TUNE, target_accept=0.8)
     draws = sample_density(density, pilot, label="pilot", progress=progress)
-    middle = np.median(to_centred(density, draws.position), axis=(0, 1))
     density, screen = _settle(
-        Problem(design, priors, options),
-        middle,
+        problem,
+        middle_of(density, draws),
         seed=sampler.seed,
         screened=screened and (options.has_residual or options.discrimination),
         progress=progress,
@@ -145,24 +140,15 @@ def _settle(
     problem: Problem, middle: FloatArray, *, seed: int, screened: bool, progress: Progress
 ) -> tuple[LogDensity, Screen | None]:
     """Shape coordinates about a point, or about the heaviest mode that dispersed chains find."""
-    design, priors, options = problem.design, problem.priors, problem.options
     screen = None
     for _ in range(_MOVES + 1):
-        reference = reference_at(design, priors, options, middle)
-        density = whitened_density(design, priors, options, reference)
+        reference, density = problem.expanded_at(middle)
         if screened:
             screen = screen_modes(problem, density, reference, seed=seed, progress=progress)
         if screen is None or screen.middle is None or screen.mass < 0.5:
             break
         middle = screen.middle
     return density, screen
-
-
-def start_reference(
-    design: Design, priors: HorizonPriors = DEFAULT_PRIORS, options: HorizonOptions = CORE
-) -> Reference:
-    """Shape the first coordinates by the file's own task lengths and a ridge regression."""
-    return reference_at(design, priors, options, start_point(design, priors, options))
 
 
 def unpack_draws(

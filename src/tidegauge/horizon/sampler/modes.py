@@ -21,10 +21,9 @@ from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import Check
 from tidegauge.engine.sampling import LogDensity, sample_density
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import ALPHA, MU_SLOPE, Layout, layout_of, unpack
-from tidegauge.horizon.sampler.expansion import Reference, reference_at
-from tidegauge.horizon.sampler.target import to_centred, whitened_density
+from tidegauge.horizon.sampler.expansion import Reference
+from tidegauge.horizon.sampler.target import Problem, middle_of, to_centred
 from tidegauge.progress import SILENT, Progress
 
 CHAINS = 16
@@ -66,15 +65,6 @@ class Screen:
         found = f"{self.apart} of {self.chains} dispersed short chains ended apart ({self.where})"
         detail = f"{found}; its mass, roughly {self.mass:.1g}, is not in the posterior"
         return Check("other_modes", None if self.mass < _MATTERS else False, detail)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is sampled."""
-
-    design: Design
-    priors: HorizonPriors
-    options: HorizonOptions
 
 
 def screen_modes(
@@ -119,17 +109,16 @@ def _log_mass_about(problem: Problem, x: FloatArray, seed: int) -> float:
     """Return the log mass of the mode about a point, in coordinates that are round there."""
     config = SamplerConfig(draws=_DRAWS, tune=_TUNE, chains=4, target_accept=0.8, seed=seed + 2)
     for draws_of_chain in (_DRAWS, _MASS_DRAWS):
-        reference = reference_at(problem.design, problem.priors, problem.options, x)
-        density = whitened_density(problem.design, problem.priors, problem.options, reference)
+        _, density = problem.expanded_at(x)
         draws = sample_density(density, replace(config, draws=draws_of_chain))
-        x = np.median(to_centred(density, draws.position), axis=(0, 1))
+        x = middle_of(density, draws)
     return log_mass(density, draws.position, seed=seed)
 
 
 def _scattered_starts(
     density: LogDensity, reference: Reference, layout: Layout
 ) -> Callable[[int], FloatArray]:
-    n, center = reference.pivot.size, np.zeros(density.size)
+    n, center = reference.expansion.pivot.size, np.zeros(density.size)
     plain = slice(1, layout.starts[MU_SLOPE])
     center[plain] = reference.x[plain]
 
@@ -140,8 +129,8 @@ def _scattered_starts(
         z = center + rng.normal(0, sd)
         steepness = np.exp(rng.uniform(np.log(_SLOPES[0]), np.log(_SLOPES[1]), n))
         s = steepness + np.log(-np.expm1(-steepness))
-        deviation = np.concatenate([rng.normal(0, 1, n), s - reference.center[n:]])
-        z[layout.starts[ALPHA] :] = solve_triangular(reference.spread, deviation)
+        deviation = np.concatenate([rng.normal(0, 1, n), s - reference.expansion.center[n:]])
+        z[layout.starts[ALPHA] :] = solve_triangular(reference.expansion.root, deviation)
         return z
 
     return initial

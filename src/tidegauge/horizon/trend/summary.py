@@ -15,7 +15,8 @@ import numpy as np
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
-from tidegauge.horizon.trend.draws import Trend, trend_value
+from tidegauge.horizon.model.trend_shapes import trend_value
+from tidegauge.horizon.trend.draws import Trend
 
 # Human work in minutes: a day of 8 h, a week of 40 h, a month of 167 h, a year of 2,000 h.
 WORK_MINUTES = {

@@ -20,8 +20,7 @@ from tidegauge.horizon.density.logistic import logistic_terms
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.specification import build_model, model_graph
 from tidegauge.horizon.sampler.coordinates import whitened_log_density
-from tidegauge.horizon.sampler.fit import start_reference
-from tidegauge.horizon.sampler.target import to_centred, whitened_density
+from tidegauge.horizon.sampler.target import start_reference, to_centred, whitened_density
 
 CAUCHY = dataclasses.replace(
     DEFAULT_PRIORS, sigma_human=half_cauchy(1), mu_global=normal(3, 2), sigma_family=half_cauchy(2)

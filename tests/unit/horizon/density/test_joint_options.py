@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 from density_checks import check_against_pymc, numerical_jacobian
 from designs import draw_design, usual_truth
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import NORMAL, STUDENT_T, WEIBULL, pack_data
+from tidegauge.horizon.density.buffer import pack_data
 from tidegauge.horizon.density.human_noise import (
     digamma,
     interval_terms,
@@ -19,13 +19,17 @@ from tidegauge.horizon.density.human_noise import (
     survival_terms,
 )
 from tidegauge.horizon.density.joint import log_density
+from tidegauge.horizon.model.human_noise import NORMAL, STUDENT_T, WEIBULL
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.model.parameters import BLOCKS, layout_of
 from tidegauge.horizon.sampler.coordinates import whitened_log_density
 from tidegauge.horizon.sampler.expansion import reference_at
-from tidegauge.horizon.sampler.fit import start_reference
-from tidegauge.horizon.sampler.initial_point import start_point
-from tidegauge.horizon.sampler.target import to_centred, whitened_density
+from tidegauge.horizon.sampler.target import (
+    start_point,
+    start_reference,
+    to_centred,
+    whitened_density,
+)
 
 VARIANTS = {
     "residual of tasks": HorizonOptions(residual="task"),
@@ -101,7 +105,7 @@ def test_a_scale_that_vanished_or_ran_away_still_shapes_coordinates(
     for block in scales:
         x = start_point(design, DEFAULT_PRIORS, options)
         x[layout.place(block)] = log_scale
-        for part in reference_at(design, DEFAULT_PRIORS, options, x).arrays():
+        for part in reference_at(design, DEFAULT_PRIORS, options, x).expansion:
             assert np.isfinite(part).all(), BLOCKS[block]
 
 

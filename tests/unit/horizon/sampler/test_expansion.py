@@ -7,7 +7,7 @@ import pytest
 
 from designs import draw_design, usual_truth
 from tidegauge.horizon.sampler import expansion
-from tidegauge.horizon.sampler.fit import start_reference
+from tidegauge.horizon.sampler.target import start_reference
 
 
 def test_rounding_errors_of_linear_algebra_do_not_reach_the_coordinates(
@@ -24,5 +24,5 @@ def test_rounding_errors_of_linear_algebra_do_not_reach_the_coordinates(
 
     monkeypatch.setattr(expansion, "inverse_root", by_another_library)
     second = start_reference(design)
-    for one, other in zip(first.arrays(), second.arrays(), strict=True):
+    for one, other in zip(first.expansion, second.expansion, strict=True):
         np.testing.assert_array_equal(one, other)

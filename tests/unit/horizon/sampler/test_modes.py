@@ -13,14 +13,14 @@ from scipy.special import logit
 from designs import draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.sampling import LogDensity
-from tidegauge.horizon.methods.short_fits import _answers
+from tidegauge.horizon.methods.hierarchical import _answers
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.model.parameters import layout_of
 from tidegauge.horizon.sampler import fit, modes
 from tidegauge.horizon.sampler.expansion import Reference, reference_at
-from tidegauge.horizon.sampler.fit import fit_horizon, start_reference
+from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.sampler.modes import CHAINS, Problem, Screen, screen_modes
-from tidegauge.horizon.sampler.target import whitened_density
+from tidegauge.horizon.sampler.target import start_reference, whitened_density
 from tidegauge.horizon.store.fit_folder import fit_diagnostics
 from tidegauge.progress import SILENT
 

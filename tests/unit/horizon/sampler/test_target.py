@@ -17,8 +17,7 @@ from tidegauge.horizon.model.options import (
     with_human_prior,
 )
 from tidegauge.horizon.sampler.coordinates import map_all, whitened_log_density
-from tidegauge.horizon.sampler.fit import start_reference
-from tidegauge.horizon.sampler.target import whitened_density
+from tidegauge.horizon.sampler.target import start_reference, whitened_density
 
 FAR = 4096  # doubles
 
