@@ -22,7 +22,7 @@ from tidegauge.io import append_line, atomic_folder, finish_commit
 SOURCE = Path(__file__).parents[2] / "src" / "tidegauge"
 # Python as it is on a system without Unix's modules and calls.
 WITHOUT_UNIX = """
-import importlib.abc, os, sys
+import importlib.abc, os, signal, sys
 
 class Absent(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -34,6 +34,8 @@ for name in ("fcntl", "pwd", "grp", "resource", "termios", "pty", "tty"):
     sys.modules.pop(name, None)
 for name in ("sched_getaffinity", "fork", "forkpty", "geteuid", "killpg", "O_NOFOLLOW"):
     delattr(os, name)
+for name in ("setitimer", "SIGALRM"):
+    delattr(signal, name)
 """
 
 

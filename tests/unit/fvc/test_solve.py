@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import itertools
 import json
 import os
 import shutil
@@ -306,3 +307,15 @@ def test_without_standing_the_submission_is_the_same(
     assert solution.finished
     assert solution.standing is None
     assert (tmp_path / "s.csv").read_bytes() == solved.read_bytes()
+
+
+@pytest.mark.parametrize("has_alarm", [True, False])
+def test_the_deadline_rings_with_and_without_the_systems_alarm(
+    has_alarm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_alarm:
+        monkeypatch.delattr(signal, "setitimer")
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(module.DeadlineReached), module._deadline(0.01):
+        all(True for _ in itertools.repeat(None))  # for ever
+    assert signal.getsignal(signal.SIGALRM) == before

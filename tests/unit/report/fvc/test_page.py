@@ -76,7 +76,7 @@ def test_crossval_files_are_those_promised(result: Crossval, tmp_path: Path) -> 
         f"{c}.{e}" for c in ("scores", "coverage", "pit", "score_by_gap") for e in ("png", "svg")
     }
     tables = {"scores.csv", "per_patient.csv", "calibration.csv", "choices.csv", "summary.json"}
-    assert names == charts | tables
+    assert names == charts | tables | {"manifest.json"}
     assert all((tmp_path / name).read_bytes()[:4] == b"\x89PNG" for name in names if "png" in name)
     summary = json.loads((tmp_path / "summary.json").read_text())
     scores = pd.read_csv(tmp_path / "scores.csv").set_index("forecaster")
