@@ -31,7 +31,7 @@ docs: $(STAMP)
 
 # Simulation-based calibration, coverage over many data sets, and whole runs.
 slow: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/slow
+	$(BIN)/python -m pytest tests/slow
 
 # Simulation-based calibration of core and of every option: rank histograms for the docs.
 sbc: $(STAMP)

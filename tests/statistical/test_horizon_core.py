@@ -52,15 +52,14 @@ def test_posterior_equals_that_of_the_pymc_model() -> None:
         theirs, ours = (values.reshape(*values.shape[:2], -1) for values in pair)
         for i in range(theirs.shape[2]):
             both = theirs[:, :, i], ours[:, :, i]
-            assert min(az.ess(x) for x in both) > 400, (name, i)  # else its error means nothing
+            assert min(az.ess(x) for x in both) > 200, (name, i)  # else its error means nothing
             centre = both[0].mean()
             for power in (1, 2):  # means, and mean squared deviations
                 first, second = ((x - centre) ** power for x in both)
                 error = np.hypot(az.mcse(first), az.mcse(second))
                 scores.append((second.mean() - first.mean()) / error)
-    # Correlated standard normals: none beyond the bound for so many, no drift of their mean square.
+    # Standard normals, one set in 10,000 of which goes beyond, however they are correlated.
     assert np.abs(scores).max() < norm.isf(0.5e-4 / len(scores))
-    assert np.mean(np.square(scores)) < 2.5
 
 
 def test_intervals_of_p50_cover_the_truth() -> None:
