@@ -88,9 +88,9 @@ def test_the_share_of_another_mode_is_found_where_it_is_known(
         return LogDensity(_two_gaussians, _copy, data, size, lambda seed: x)
 
     # The mixture is round in both modes: it needs no other coordinates.
-    monkeypatch.setattr(modes, "reference_at", lambda design, priors, options, x: x)
+    monkeypatch.setattr(Problem, "expanded_at", lambda problem, x: (None, starting_at(x)))
     monkeypatch.setattr(
-        modes, "whitened_density", lambda *problem_and_x: starting_at(problem_and_x[3])
+        modes, "middle_of", lambda density, draws: np.median(draws.position, axis=(0, 1))
     )
     monkeypatch.setattr(modes, "to_centred", lambda density, z: z)
     found = screen_modes(problem, starting_at(np.zeros(size)), reference, seed=1)
