@@ -21,8 +21,7 @@ from tidegauge.horizon.methods.registry import (
 from tidegauge.horizon.model.likelihood import mean_success
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.studies.compare import leave_cells_out
-from tidegauge.horizon.studies.folds import KINDS, Fold, make_folds
-from tidegauge.horizon.studies.held_out import HeldOut, hold_out
+from tidegauge.horizon.studies.held_out import KINDS, Fold, HeldOut, hold_out, make_folds
 from tidegauge.horizon.studies.scores import calibration_table, differences_table, scores_table
 
 

@@ -67,7 +67,7 @@ def regression_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFac
         tmp_path_factory.mktemp("regression"),
         method="regression",
         release_dates=simulated_runs / "release_dates.yaml",
-        regression=RegressionOptions(replicates=40, seed=3),
+        regression=RegressionOptions(replicates=40),
     )
 
 

@@ -58,7 +58,7 @@ def multiverse_command(
     seed: int,
     progress: Progress,
 ) -> int:
-    """Refit under every set of choices and tell which choice moves the horizons most.
+    """Refit under every set of choices and report which choice moves the horizons most.
 
     Example: tidegauge horizon multiverse runs.jsonl --out multiverse --plots
     """

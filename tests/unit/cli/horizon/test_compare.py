@@ -22,7 +22,7 @@ from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.methods.registry import NAMES, VARIANTS, find_method
 from tidegauge.horizon.store.comparison_folder import FILES, _loo_lines
 from tidegauge.horizon.studies.compare import CompareOptions, compare
-from tidegauge.horizon.studies.folds import KINDS
+from tidegauge.horizon.studies.held_out import KINDS
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_answer_and_another_seed_other_folds(runs: 
         (("--folds", "2.5"), "at least 2, or all"),
         (("--folds", "some"), "at least 2, or all"),
         (("--by", "source"), "is not one of 'task', 'family', 'agent'"),
-        (("--method", "fuller"), "is not one of"),
+        (("--method", "fuller"), "method=fuller: must be one of regression, exact"),
         (("--seed", "-1"), "is not in the range"),
     ],
 )

@@ -88,7 +88,7 @@ def test_too_few_dates_for_a_trend_exit_2(call: Call, runs: Path, tmp_path: Path
     dates = tmp_path / "dates.yaml"
     dates.write_text("agent-a: 2023-01-01\nagent-b: 2024-01-01\n", encoding="utf-8")
     said = call(
-        *("horizon", "fit", runs, "--out", tmp_path / "out", "-q", "--model", "full"),
+        *("horizon", "fit", runs, "--out", tmp_path / "out", "-q", "--method", "full"),
         *("--trend", "linear", "--release-dates", dates),
     )
     assert said.code == 2
