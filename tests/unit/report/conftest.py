@@ -13,10 +13,11 @@ import pytest
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.analysis import AnalysisOptions, analyse
 from tidegauge.horizon.model.options import CORE
+from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES
 from tidegauge.horizon.store.fit_folder import write_outputs
 from tidegauge.horizon.store.trend_folder import write_trends
 from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions, score_shapes
-from tidegauge.horizon.trend.draws import COEFFICIENTS, Trend
+from tidegauge.horizon.trend.draws import Trend
 from tidegauge.horizon.trend.prediction import Measured, TrendModel
 from tidegauge.report.horizon.page import write_horizon_report
 
@@ -54,11 +55,11 @@ def trend_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = tuple(f"agent-0{a + 1}" for a in range(8))
     measured = Measured(names, years, log2, np.full(8, 0.4))
     trends = {}
-    for shape, coefficients in COEFFICIENTS.items():
+    for shape in SHAPES:
         drawn = TrendModel(shape, measured).draw(300, rng)
         trends[shape] = Trend(
             shape=shape,
-            coefficients={name: drawn[name] for name in coefficients},
+            coefficients={name: drawn[name] for name in TREND_SHAPES[shape].coefficients},
             scatter=drawn["sigma_horizon"],
             log2_gap80=np.full(300, 1.5),
             origin_day=ORIGIN,

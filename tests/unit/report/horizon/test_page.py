@@ -77,7 +77,7 @@ def test_page_has_every_part_and_stands_alone(html: str, fit_folder: Path) -> No
         assert digest in html
     for version in manifest["libraries"].values():
         assert version in html
-    assert "normal(-0.5, 1.5), at most 0" in html
+    assert "Normal(-0.5, 1.5) up to 0" in html
     assert "Here the two are equal" in html
     for check in json.loads((fit_folder / "diagnostics.json").read_text())["checks"]:
         assert check["detail"] in html
