@@ -121,6 +121,9 @@ def compare(
     dates = read_release_dates(options.release_dates)
     tally = read_tally(runs, filters=options.filters, progress=progress)
     design = with_agent_facts(build_design(tally), dates=dates)
+    trends = {getattr(method.settings.get("options"), "trend", "none") for method in options.chosen}
+    if not dates and trends != {"none"}:
+        raise InputError("a method has a trend, but there are no release dates; give them too")
     folds, fold_notes = lay_out_folds(design, options)
     notes = [*design.notes, *fold_notes]
     for note in notes:
