@@ -80,7 +80,7 @@ def regression_folder(simulated_runs: Path, fitted_folder: FitTo) -> Path:
         "regression",
         method="regression",
         release_dates=simulated_runs / "release_dates.yaml",
-        regression=RegressionOptions(replicates=40, seed=3),
+        regression=RegressionOptions(replicates=40),
     )
 
 

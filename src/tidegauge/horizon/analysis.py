@@ -36,7 +36,7 @@ from tidegauge.horizon.model.parameters import priors_in_effect
 from tidegauge.horizon.store.fit_folder import Outputs, fit_diagnostics
 from tidegauge.horizon.trend.draws import trend_of_fit
 from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
-from tidegauge.horizon.trend.tables import trend_files
+from tidegauge.horizon.trend.summary import trend_files
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:

@@ -231,12 +231,16 @@ def _analysis_options(
     method: str, choice: ModelChoice, seed: int, sizes: dict[str, int], **choices: Any
 ) -> Any:
     from tidegauge.horizon.analysis import AnalysisOptions
+    from tidegauge.horizon.methods.registry import parse_regression
     from tidegauge.horizon.methods.regression import RegressionOptions
     from tidegauge.horizon.model.options import DEFAULT_SAMPLER
 
     regression = {name: choices.pop(name) for name in ("weighting", "regularisation", "replicates")}
+    name, _, variant = method.partition(":")
+    if name == "regression":
+        regression |= parse_regression(variant)
     return AnalysisOptions(
-        method=method,
+        method=name,
         model=choice.options,
         priors=choice.priors,
         sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),

@@ -63,7 +63,7 @@ def multiverse_command(
     as_json: bool,
     progress: Progress,
 ) -> int:
-    """Refit under every set of choices and tell which choice moves the horizons most.
+    """Refit under every set of choices and report which choice moves the horizons most.
 
     Prints horizons over all universes, and the choices by their effect.
 

@@ -119,12 +119,12 @@ def _short_fit(
     )
     last = fit(sampler=longer)
     # Converged starts of comparable mass are pooled with it: together they may still disagree.
-    rivals = [
+    comparable = [
         one
         for one in fits
         if pooled_estimate([one]).converged and not last.log_mass - one.log_mass >= _MUCH_HEAVIER
     ]
-    found = pooled_estimate([replace(last, point=last.point.thinned(_LONGER)), *rivals])
+    found = pooled_estimate([replace(last, point=last.point.thinned(_LONGER)), *comparable])
     missed = last.screen is not None and last.screen.check().passed is False
     return replace(found, converged=found.converged and not missed)
 

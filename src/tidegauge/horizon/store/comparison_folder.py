@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.engine.store import manifest, write_csv, write_json
 from tidegauge.horizon.methods.registry import BASELINE
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
-from tidegauge.horizon.studies.compare import HIGH_K, Comparison
+from tidegauge.horizon.studies.compare import Comparison
 from tidegauge.horizon.studies.held_out import SUREST
 from tidegauge.horizon.studies.scores import (
     calibration_table,
@@ -83,17 +84,18 @@ def comparison_text(comparison: Comparison) -> str:
 def _horizon_lines(table: pd.DataFrame) -> Iterator[str]:
     methods = list(dict.fromkeys(table["method"]))
     width = max(len("agent"), *(len(agent) for agent in table["agent"]))
+    column = max(30, *(len(method) + 1 for method in methods))
     for name, percent in (("p50", 50), ("p80", 80)):
         yield f"{percent} % horizon in minutes (95 % interval)"
         for first in range(0, len(methods), _ABREAST):
             abreast = methods[first : first + _ABREAST]
-            yield f"{'agent':<{width}}" + "".join(f"{method:>30}" for method in abreast)
+            yield f"{'agent':<{width}}" + "".join(f"{method:>{column}}" for method in abreast)
             for agent, rows in table[table["method"].isin(abreast)].groupby("agent", sort=False):
                 shown = [
                     f"{row[name]:.3g} ({row[f'{name}q0.025']:.3g} to {row[f'{name}q0.975']:.3g})"
                     for row in rows.to_dict("records")
                 ]
-                yield f"{agent:<{width}}" + "".join(f"{text:>30}" for text in shown)
+                yield f"{agent:<{width}}" + "".join(f"{text:>{column}}" for text in shown)
 
 
 def _score_lines(table: pd.DataFrame) -> Iterator[str]:

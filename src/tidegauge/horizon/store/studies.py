@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors import InputError
 from tidegauge.horizon.store.stored_fit import REMEDY, check_dates, read_json, read_table
-from tidegauge.horizon.trend.summary import FAN_LEVELS
-from tidegauge.horizon.trend.tables import COLUMNS
+from tidegauge.horizon.trend.summary import COLUMNS, FAN_LEVELS
 from tidegauge.io import finish_commit
 
 if TYPE_CHECKING:

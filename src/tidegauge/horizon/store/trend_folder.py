@@ -16,8 +16,7 @@ from tidegauge.horizon.trend.comparison import (
     TrendComparison,
     averaging_weights,
 )
-from tidegauge.horizon.trend.summary import TrendSummary, summarise_trend
-from tidegauge.horizon.trend.tables import day_text, trend_files
+from tidegauge.horizon.trend.summary import TrendSummary, day_text, summarise_trend, trend_files
 from tidegauge.io import atomic_folder
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import read_release_dates, with_agent_facts
 from tidegauge.horizon.data.counts import read_tally
@@ -19,8 +20,7 @@ from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.tables import horizons_table
 from tidegauge.horizon.methods.base import Method
 from tidegauge.horizon.methods.registry import BASELINE, NAMES, current_name, find_method
-from tidegauge.horizon.studies.folds import KINDS, Fold, make_folds
-from tidegauge.horizon.studies.held_out import HeldOut, hold_out
+from tidegauge.horizon.studies.held_out import KINDS, Fold, HeldOut, hold_out, make_folds
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tidegauge.horizon.sampler.fit import HorizonFit
 
 DEFAULT_FOLDS = 5
-HIGH_K = 0.7  # above it, leaving the cell out changes the posterior too much for a reweighting
 _HIGH_R_HAT = 1.1  # of a fold's short chains; a mean probability is then still good to a few %
 _HORIZON_COLUMNS = (
     *("agent", "method", "coefficient", "intercept", "p50", "p50q0.025", "p50q0.975"),
@@ -122,6 +121,9 @@ def compare(
     dates = read_release_dates(options.release_dates)
     tally = read_tally(runs, filters=options.filters, progress=progress)
     design = with_agent_facts(build_design(tally), dates=dates)
+    trends = {getattr(method.settings.get("options"), "trend", "none") for method in options.chosen}
+    if not dates and trends != {"none"}:
+        raise InputError("a method has a trend, but there are no release dates; give them too")
     folds, fold_notes = lay_out_folds(design, options)
     notes = [*design.notes, *fold_notes]
     for note in notes:
@@ -205,7 +207,7 @@ def loo_table(sampled: Mapping[str, HorizonFit]) -> pd.DataFrame:
     """Return ``loo.csv``: PSIS-LOO over the (agent, task) cells of each sampled method.
 
     ``high_k`` counts the cells where leaving out by reweighting cannot be trusted. ``scores`` is
-    what a method was told of a run: elpd of binary and of continuous outcomes do not compare.
+    the outcome a method is fitted to: elpd of binary and of continuous ones do not compare.
     """
     import pandas as pd
 
@@ -222,7 +224,7 @@ def loo_table(sampled: Mapping[str, HorizonFit]) -> pd.DataFrame:
 def leave_cells_out(fit: HorizonFit) -> az.ELPDData:
     """Leave out each cell by reweighting the draws (PSIS); pointwise, in the order of the cells.
 
-    The other agents' runs of the task stay in: it asks nearly what folds by agent ask.
+    The other agents' runs of the task stay in, as they nearly do in folds by agent.
     """
     from tidegauge.horizon.result import stored_trace  # isort: split
 

@@ -1,8 +1,8 @@
 """How much the priors decide: power-scaling of each, and refits under named alternatives.
 
-Power-scaling raises a prior (or the likelihood) to a power and asks how far the posterior of each
-agent's log2 p50 moves. Near 1 the draws are reweighted with Pareto smoothing, and the movement is
-the cumulative Jensen-Shannon distance per doubling of the power (Kallioinen and others 2023). At
+Power-scaling raises a prior (or the likelihood) to a power and measures how far the posterior of
+each agent's log2 p50 moves. Near 1 the draws are reweighted with Pareto smoothing, and the movement
+is the cumulative Jensen-Shannon distance per doubling of the power (Kallioinen and others 2023). At
 half and twice a prior's strength the draws are reweighted where that can be trusted, and the model
 is refitted where it cannot.
 """
@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.estimate import Estimate
+from tidegauge.horizon.horizons.quantities import extrapolation_limits
 from tidegauge.horizon.methods.base import Effort
 from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.model.likelihood import log_likelihoods
@@ -33,7 +36,7 @@ from tidegauge.horizon.model.options import (
     with_human_prior,
 )
 from tidegauge.horizon.model.parameters import priors_in_effect
-from tidegauge.horizon.studies.influence import changes
+from tidegauge.horizon.studies.changes import p50_changes
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -43,7 +46,6 @@ if TYPE_CHECKING:
 
 LIKELIHOOD = "likelihood"
 SENSITIVE = 0.05  # distance per doubling of the power, above which a component matters
-HIGH_K = 0.7
 POWERS = (0.5, 2.0)
 COLUMNS = (
     *("kind", "parameter", "change", "agent", "p50_all", "p50", "log2_change", "change_error"),
@@ -63,16 +65,6 @@ ALTERNATIVES: Mapping[str, tuple[Prior, ...]] = {
     "sigma_residual_task": (half_normal(1), half_normal(4)),
     "sigma_discrimination": (half_normal(1),),
 }
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A refit under another prior of one parameter."""
-
-    design: Design
-    options: HorizonOptions
-    priors: HorizonPriors
-    seed: int
 
 
 def prior_sensitivity(
@@ -112,23 +104,25 @@ def prior_sensitivity(
                 refits.append(("alternative", name, str(prior), 1.0))
                 planned.append(replace(priors, **{name: prior}))
     found = parallel_map(
-        _refit,
-        [_Job(design, options, changed, seed) for changed in planned],
+        partial(_refit, design=design, options=options, seed=seed),
+        planned,
         workers=workers,
         label="fits under other priors",
         progress=progress,
     )
     blocks = [powers]
     for (kind, name, text, _), other in zip(refits, found, strict=True):
-        block = changes(design, base, other).assign(kind=kind, parameter=name, change=text)
+        block = p50_changes(design, base, other).assign(kind=kind, parameter=name, change=text)
         blocks.append(block.assign(how="refitted", converged=base.converged and other.converged))
     table = pd.concat(blocks, ignore_index=True).reindex(columns=COLUMNS)
     return _with_verdicts(table)
 
 
-def _refit(job: _Job) -> Estimate:
-    method = Hierarchical(options=job.options, priors=job.priors)
-    return replace(method.fit(job.design, effort=Effort.SHORT, seed=job.seed), fit=None)
+def _refit(
+    priors: HorizonPriors, *, design: Design, options: HorizonOptions, seed: int
+) -> Estimate:
+    method = Hierarchical(options=options, priors=priors)
+    return replace(method.fit(design, effort=Effort.SHORT, seed=seed), fit=None)
 
 
 def log_prior(prior: Prior, values: FloatArray) -> FloatArray:
@@ -153,8 +147,7 @@ def _power_rows(fit: HorizonFit, base: Estimate) -> tuple[pd.DataFrame, list[tup
     import pandas as pd
 
     components = log_components(fit)
-    x = fit.design.log2_minutes  # a distance over tails of 1e9 minutes would see nothing else
-    log2 = np.clip(base.log2_horizons(), x.min() - 6, x.max() + 6)
+    log2 = np.clip(base.log2_horizons(), *extrapolation_limits(fit.design.log2_minutes))
     log2 = log2.reshape(*fit.point.alpha.shape)
     blocks, doubtful = [], []
     for name, logs in components.items():
@@ -177,7 +170,7 @@ def _power_rows(fit: HorizonFit, base: Estimate) -> tuple[pd.DataFrame, list[tup
                 blocks.append(block.assign(how="not to be trusted: see the refit"))
                 continue
             after = replace(base, weight=np.tile(weights[:, None], (1, len(base.agents))))
-            moved = changes(fit.design, base, after).drop(columns="change_error")
+            moved = p50_changes(fit.design, base, after).drop(columns="change_error")
             blocks.append(block.merge(moved, on="agent").assign(how="reweighted"))
     return pd.concat(blocks, ignore_index=True), doubtful
 
@@ -231,7 +224,7 @@ def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
 
 def _verdict(row: Mapping[Any, Any], likelihood: float) -> str:
     if row["parameter"] == LIKELIHOOD:
-        return "weak likelihood" if row["sensitivity"] < SENSITIVE else "the data speak"
+        return "weak likelihood" if row["sensitivity"] < SENSITIVE else "likelihood informs"
     if row["sensitivity"] < SENSITIVE:
         return "not sensitive"
     both = likelihood >= SENSITIVE

@@ -76,7 +76,7 @@ def test_impossible_options_are_refused(choice: dict[str, float], message: str) 
 
 
 def test_lengths_without_noise_give_the_plain_regression(design: Design) -> None:
-    regression = RegressionOptions(replicates=3, seed=4)
+    regression = RegressionOptions(replicates=3)
     exact = fit_simex(
         design, regression=regression, options=SimexOptions(run_sd_log2=0.0, estimate_sd_log2=0.0)
     )

@@ -107,7 +107,7 @@ def test_the_table_has_every_prior_in_effect_and_every_agent(
     }
     counts = table.groupby(["kind", "parameter", "change"])["agent"].nunique()
     assert (counts == len(design.agents)).all()
-    assert (table.loc[table["parameter"] == LIKELIHOOD, "verdict"] == "the data speak").all()
+    assert (table.loc[table["parameter"] == LIKELIHOOD, "verdict"] == "likelihood informs").all()
     wide = other[(other["parameter"] == "mu_global")]
     assert (wide["log2_change"].abs() < 6 * wide["change_error"] + 0.02).all()  # hardly matters
 

@@ -12,8 +12,7 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES, trend_value
 from tidegauge.horizon.trend.comparison import averaging_weights, stacking_weights
-from tidegauge.horizon.trend.integration_points import prior_quantile
-from tidegauge.horizon.trend.prediction import Measured, TrendModel
+from tidegauge.horizon.trend.prediction import Measured, TrendModel, prior_quantile
 
 
 def some_agents(n_agents: int, seed: int) -> Measured:

@@ -254,7 +254,7 @@ def test_one_agent_and_one_task_are_enough_and_few_draws_are_warned_of_at_the_to
         method=method,
         sampler=SamplerConfig(draws=50, tune=50, chains=1, seed=1),
         patient=False,
-        regression=RegressionOptions(replicates=5, seed=1),
+        regression=RegressionOptions(replicates=5),
     )
     write_outputs(analyse([runs], options).outputs, tmp_path / "fit")
     write_horizon_report(tmp_path / "fit", tmp_path / "page.html", charts=tmp_path / "charts")
