@@ -51,3 +51,15 @@ class MissingExtraError(TideGaugeError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an extra: pip install 'tidegauge[{extra}]'")
+
+
+class TideGaugeWarning(UserWarning):
+    """A result that is not to be relied on as it stands; filter it by its type."""
+
+
+class ConvergenceWarning(TideGaugeWarning):
+    """The sampler did not converge."""
+
+
+class ModelCheckWarning(TideGaugeWarning):
+    """The fitted model would hardly have produced data like these, or has another mode."""

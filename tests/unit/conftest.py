@@ -6,20 +6,17 @@ Tests that spoil such a folder copy it first.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from calls import Call, Said
 from tidegauge.cli.main import main
-from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.methods.regression import RegressionOptions
-from tidegauge.horizon.store.fit_folder import write_outputs
+from tidegauge.horizon import Runs, fit, fit_exact, fit_regression, read_runs
+from tidegauge.horizon.model.option_file import make_model
 from tidegauge.simulate.records import write_simulation
 from tidegauge.simulate.runs import scaled_shape, simulate_runs
 
-QUICK = SamplerConfig(draws=500, tune=400, chains=2, seed=3)
+QUICK = {"draws": 500, "tune": 400, "chains": 2, "seed": 3}
 
 
 @pytest.fixture
@@ -45,33 +42,41 @@ def simulated_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _fitted(runs: Path, folder: Path, **options: Any) -> Path:
-    chosen = {"sampler": QUICK, "patient": False, **options}
-    analysis = analyse([runs / "runs.jsonl"], AnalysisOptions(**chosen))
-    write_outputs(analysis.outputs, folder)
+@pytest.fixture(scope="session")
+def dated_runs(simulated_runs: Path) -> Runs:
+    """Those runs, read, with their release dates."""
+    dates = simulated_runs / "release_dates.yaml"
+    return read_runs(simulated_runs / "runs.jsonl", release_dates=dates)
+
+
+@pytest.fixture(scope="session")
+def fit_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fit of the core model, with release dates."""
+    folder = tmp_path_factory.mktemp("fit")
+    fit(dated_runs, **QUICK).save(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
-def fit_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fit of the core model, with release dates."""
-    dates = simulated_runs / "release_dates.yaml"
-    return _fitted(simulated_runs, tmp_path_factory.mktemp("fit"), release_dates=dates)
+def full_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short fit of the full model with many of its options on."""
+    folder = tmp_path_factory.mktemp("full")
+    choice = make_model("full", human_scale="source", pooling="lab", trend="kink", rounding=True)
+    fit(dated_runs, choice, draws=60, tune=80, chains=2, seed=3).save(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def frequentist_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def frequentist_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """METR's regression of the same runs, with release dates."""
-    return _fitted(
-        simulated_runs,
-        tmp_path_factory.mktemp("frequentist"),
-        method="frequentist",
-        release_dates=simulated_runs / "release_dates.yaml",
-        regression=RegressionOptions(replicates=40, seed=3),
-    )
+    folder = tmp_path_factory.mktemp("regression")
+    fit_regression(dated_runs, replicates=40, seed=3).save(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
 def grid_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Each agent's exact posterior, without release dates."""
-    return _fitted(simulated_runs, tmp_path_factory.mktemp("grid"), method="grid")
+    folder = tmp_path_factory.mktemp("exact")
+    fit_exact(read_runs(simulated_runs / "runs.jsonl")).save(folder)
+    return folder

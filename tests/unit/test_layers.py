@@ -9,6 +9,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "tidegauge"
 MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
 
 FRONT_DOOR = ("__init__", "__main__")
+# The public names of a capability: they may also call what draws and writes pages, lazily.
+PUBLIC = {"horizon/__init__.py": {"report"}, "horizon/result.py": {"report"}}
 # A module may import from its own layer's package and from the layers listed for it.
 BASE = {"arrays", "errors", "io", "scores", "progress"}
 MAY_IMPORT = {
@@ -66,7 +68,8 @@ def test_imports_point_down() -> None:
         for name, _ in [] if layer in FRONT_DOOR else imports_of(module):
             if name.startswith("tidegauge.") and name != "tidegauge.__version__":
                 target = name.split(".")[1]
-                if target != layer and target not in MAY_IMPORT[layer]:
+                allowed = MAY_IMPORT[layer] | PUBLIC.get(module, set())
+                if target != layer and target not in allowed:
                     wrong.append(f"{module} imports {name}")
     assert wrong == []
 

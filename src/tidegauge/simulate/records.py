@@ -45,7 +45,7 @@ def write_simulation(simulated: SimulatedRuns, folder: Path, *, progress: Progre
 
     with atomic_folder(folder) as staging:
         rows = write_runs(staging / "runs.jsonl", counted())
-        described = json.dumps(_describe(simulated), indent=1)
+        described = json.dumps(describe_truth(simulated), indent=1)
         (staging / "truth.json").write_text(described + "\n", encoding="utf-8")
         lines = [f"  {agent}: {day}\n" for agent, day in dates.items()]
         (staging / "release_dates.yaml").write_text("date:\n" + "".join(lines), encoding="utf-8")
@@ -202,7 +202,7 @@ def _draw_agent_records(
             )
 
 
-def _describe(simulated: SimulatedRuns) -> dict[str, Any]:
+def describe_truth(simulated: SimulatedRuns) -> dict[str, Any]:
     """Return the truth as plain data, with the horizons in minutes that a fit should find."""
     truth = simulated.truth
     scalars = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")

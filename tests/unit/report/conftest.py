@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.model.options import CORE
-from tidegauge.horizon.store.fit_folder import write_outputs
-from tidegauge.horizon.store.trend_folder import write_trends
+from tidegauge.engine.store import manifest, write_json
+from tidegauge.horizon import Runs, fit, write_report
+from tidegauge.horizon.model.option_file import make_model
+from tidegauge.horizon.store.studies import write_trends
 from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions, score_shapes
 from tidegauge.horizon.trend.draws import COEFFICIENTS, Trend
 from tidegauge.horizon.trend.prediction import Measured, TrendModel
-from tidegauge.report.horizon.page import write_horizon_report
 
 ORIGIN = 738_700.0
 
@@ -27,26 +23,21 @@ ORIGIN = 738_700.0
 def page_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with page.html of the core fit, and its charts in charts/."""
     folder = tmp_path_factory.mktemp("page")
-    write_horizon_report(fit_folder, folder / "page.html", charts=folder / "charts")
+    write_report(folder / "page.html", fit_folder, charts=folder / "charts")
     return folder
 
 
 @pytest.fixture(scope="session")
-def trend_fit_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trend_fit_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit with residual difficulty and a joint linear trend."""
     folder = tmp_path_factory.mktemp("trend_fit")
-    options = AnalysisOptions(
-        model=replace(CORE, trend="linear", residual="task"),
-        release_dates=simulated_runs / "release_dates.yaml",
-        sampler=SamplerConfig(draws=300, tune=300, chains=2, seed=3),
-        patient=False,
-    )
-    write_outputs(analyse([simulated_runs / "runs.jsonl"], options).outputs, folder)
+    choice = make_model("core", trend="linear", residual="task")
+    fit(dated_runs, choice, draws=300, tune=300, chains=2, seed=3).save(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
-def trend_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trend_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A comparison of trends, from horizons as if they had been measured."""
     rng = np.random.default_rng(1)
     years = np.linspace(-2, 2, 8)
@@ -67,8 +58,8 @@ def trend_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             n_agents=8,
         )
     folder = tmp_path_factory.mktemp("trend")
-    options = TrendOptions(release_dates=Path("release_dates.yaml"))
-    found = TrendComparison(options, trends, score_shapes(measured), ORIGIN, (), {}, ())
+    scores = score_shapes(measured)
+    found = TrendComparison(TrendOptions(), trends, scores, ORIGIN, (), dated_runs)
     write_trends(found, folder)
     return folder
 
@@ -94,7 +85,7 @@ def compare_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
         for m, s in (("core", -0.4), ("grid", -0.5))
     ]
     pd.DataFrame(rows).to_csv(folder / "scores.csv", index=False)
-    (folder / "manifest.json").write_text(json.dumps({"kind": "horizon/compare"}))
+    write_json(folder / "manifest.json", manifest(kind="horizon/compare", inputs={}, settings={}))
     return folder
 
 
@@ -125,7 +116,8 @@ def multiverse_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory
         folder / "sensitivity.csv", index=False
     )
     pd.DataFrame({"family": "chess", **change}).to_csv(folder / "influence.csv", index=False)
-    (folder / "manifest.json").write_text(json.dumps({"kind": "horizon/multiverse"}))
+    described = manifest(kind="horizon/multiverse", inputs={}, settings={})
+    write_json(folder / "manifest.json", described)
     return folder
 
 
@@ -139,9 +131,9 @@ def whole_page_folder(
 ) -> Path:
     """A folder with page.html of a fit with everything beside it, and its charts in charts/."""
     folder = tmp_path_factory.mktemp("whole_page")
-    write_horizon_report(
-        trend_fit_folder,
+    write_report(
         folder / "page.html",
+        trend_fit_folder,
         charts=folder / "charts",
         trend=trend_folder,
         compare=compare_folder,

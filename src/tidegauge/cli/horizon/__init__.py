@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +13,27 @@ import click
 from tidegauge.cli.horizon.compare import compare_command
 from tidegauge.cli.horizon.imports import import_group
 from tidegauge.cli.horizon.multiverse import multiverse_command
-from tidegauge.cli.horizon.options import agent_options, filter_options, model_options
+from tidegauge.cli.horizon.options import (
+    agent_options,
+    check_groups,
+    model_options,
+    runs_options,
+    sampler_options,
+)
 from tidegauge.cli.horizon.report import report
 from tidegauge.cli.horizon.trend import trend_command
 from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import datetime
 
-    from tidegauge.horizon.analysis import Analysis
-    from tidegauge.horizon.data.filters import RowFilter
+    from tidegauge.horizon import HorizonResult, Runs
     from tidegauge.horizon.model.option_file import ModelChoice
-    from tidegauge.horizon.trend.frontier import AgentFacts
     from tidegauge.progress import Progress
 
-runs_argument = click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+    ReadRuns = Callable[..., Runs]
+    Fit = Callable[[Runs], HorizonResult]
 
 
 @click.group()
@@ -41,23 +49,17 @@ horizon.add_command(trend_command)
 
 
 @horizon.command()
-@runs_argument
-@filter_options
+@runs_options
 @quiet_option
-def check(runs: tuple[str, ...], filters: tuple[RowFilter, ...], progress: Progress) -> None:
+def check(read: ReadRuns, progress: Progress) -> None:
     """Check run records and print what they hold.
 
     Example: tidegauge horizon check runs.jsonl
     """
-    from tidegauge.horizon.data.counts import read_tally
-    from tidegauge.horizon.data.summary import summarise
-
-    summary = summarise(read_tally(runs, filters=filters, progress=progress))
-    width = max(len(name) for name, _ in summary.lines())
-    for name, value in summary.lines():
+    table = read().summary()
+    width = max(map(len, table["what"]))
+    for name, value in table.itertuples(index=False):
         click.echo(f"{name:<{width}}  {value}")
-    for note in summary.notes:
-        progress.note(note)
 
 
 @horizon.command()
@@ -99,39 +101,35 @@ def simulate(
 
 
 @horizon.command()
-@runs_argument
+@runs_options
 @model_options
 @agent_options
-@filter_options
 @quiet_option
 def graph(
-    runs: tuple[str, ...],
+    read: ReadRuns,
     choice: ModelChoice,
     release_dates: Path | None,
-    facts: AgentFacts,
-    filters: tuple[RowFilter, ...],
+    groups: Path | None,
+    since: datetime.date | None,
+    frontier: bool,
     progress: Progress,
 ) -> None:
     """Print the model's graph as Mermaid, without fitting anything.
 
     Example: tidegauge horizon graph runs.jsonl
     """
-    from tidegauge.horizon.analysis import AnalysisOptions, read_design
     from tidegauge.horizon.model.specification import build_model, model_graph
+    from tidegauge.horizon.trend.frontier import AgentFacts, place_agents
 
-    options = AnalysisOptions(
-        model=choice.options,
-        priors=choice.priors,
-        release_dates=release_dates,
-        facts=facts,
-        filters=filters,
-    )
-    design = read_design(runs, options, progress=progress).design
-    click.echo(model_graph(build_model(design, priors=choice.priors, options=choice.options)))
+    check_groups(choice, groups)
+    runs = read(release_dates=release_dates, groups=groups)
+    placed = place_agents(runs, choice.options, AgentFacts(since=since, frontier=frontier))
+    model = build_model(placed.design, priors=choice.priors, options=choice.options)
+    click.echo(model_graph(model))
 
 
 @horizon.command()
-@runs_argument
+@runs_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
 @click.option(
     "--method",
@@ -141,7 +139,6 @@ def graph(
 )
 @model_options
 @agent_options
-@filter_options
 @click.option(
     "--success",
     "rates",
@@ -152,9 +149,7 @@ def graph(
 )
 @click.option("--by-source", is_flag=True, help="Refit each task source alone, in domains.csv.")
 @click.option("--plots", is_flag=True, help="Save the checks as PNG and SVG too.")
-@click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500).")
-@click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500).")
-@click.option("--chains", type=click.IntRange(1), help="Chains (4).")
+@sampler_options
 @click.option(
     "--regularisation",
     type=click.FloatRange(min=0, min_open=True),
@@ -175,71 +170,106 @@ def graph(
 )
 @seed_option
 @quiet_option
-def fit(runs: tuple[str, ...], out: Path, plots: bool, progress: Progress, **choices: Any) -> int:
+def fit(
+    read: ReadRuns,
+    out: Path,
+    release_dates: Path | None,
+    groups: Path | None,
+    rates: tuple[float, ...],
+    by_source: bool,
+    plots: bool,
+    progress: Progress,
+    **choices: Any,
+) -> int:
     """Fit time horizons and write them, with their diagnostics, to a folder.
 
     Example: tidegauge horizon fit runs.jsonl --out fit --plots
     """
-    from tidegauge.horizon.analysis import analyse
-    from tidegauge.horizon.store.fit_folder import write_outputs
+    from tidegauge.horizon.horizons.tables import rates_table
     from tidegauge.io import check_writable
+    from tidegauge.report.horizon.terminal import result_text
 
-    options = _analysis_options(**choices)
+    method, refit = _method(groups=groups, progress=progress, **choices)
     check_writable(out)
-    analysis = analyse(runs, options, progress=progress)
+    runs = read(release_dates=release_dates, groups=groups)
+    result = method(runs)
+    tables = {"rates.csv": rates_table(result.estimate, rates)} if rates else {}
+    if by_source:
+        tables |= _by_source(result, refit, progress)
     with progress.step(f"writing {out}"):
-        write_outputs(analysis.outputs, out)
-    echo_horizons(analysis.outputs.horizons)
-    code = _echo_verdict(analysis)
+        result.save(out, tables=tables)
+    click.echo(result_text(result))
+    code = _echo_verdict(result)
     if plots:  # last: a chart that cannot be drawn must not cost the fit
         from tidegauge.report.charts import save_charts
         from tidegauge.report.horizon.fit_charts import fit_charts
 
         with progress.step("drawing"):
-            save_charts(fit_charts(analysis), out / "plots")
+            save_charts(fit_charts(result), out / "plots")
     return code
 
 
-def _analysis_options(choice: ModelChoice, seed: int, **choices: Any) -> Any:
-    from tidegauge.horizon.analysis import AnalysisOptions
-    from tidegauge.horizon.methods.regression import RegressionOptions
-    from tidegauge.horizon.model.options import DEFAULT_SAMPLER
+def _method(
+    *,
+    method: str,
+    choice: ModelChoice,
+    groups: Path | None,
+    seed: int,
+    progress: Progress,
+    since: datetime.date | None,
+    frontier: bool,
+    weighting: str,
+    regularisation: float,
+    replicates: int,
+    **sizes: Any,
+) -> tuple[Fit, Fit]:
+    """Return what fits runs as they were asked for, and a source of tasks alone."""
+    import tidegauge.horizon as th
 
-    taken = {name: choices.pop(name) for name in ("draws", "tune", "chains")}
-    sizes = {name: size for name, size in taken.items() if size}
-    regression = {name: choices.pop(name) for name in ("weighting", "regularisation", "replicates")}
-    return AnalysisOptions(
-        model=choice.options,
-        priors=choice.priors,
-        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
-        patient=not sizes,  # who names the sizes gets exactly those
-        regression=RegressionOptions(seed=seed, **regression),
-        **choices,
-    )
-
-
-def echo_horizons(table: pd.DataFrame) -> None:
-    """Print each agent's horizons in minutes with their 95 % intervals."""
-    width = max(len("agent"), *(len(agent) for agent in table["agent"]))
-    header = (
-        f"{'50 % horizon (min)':>20} {'95 % interval':>22} {'80 %':>9} {'beyond':>7} {'runs':>7}"
-    )
-    click.echo(f"{'agent':<{width}} {header}")
-    for row in table.to_dict("records"):
-        interval = f"{row['p50q0.025']:.3g} to {row['p50q0.975']:.3g}"
-        click.echo(
-            f"{row['agent']:<{width}} {row['p50']:>20.4g} {interval:>22} {row['p80']:>9.3g} "
-            f"{row['p50_beyond']:>7.1%} {row['n_runs']:>7,}"
+    if method != "hierarchical" and choice.name != "core":
+        raise InputError(
+            f"method={method}: has no options of the full model; leave them out, or use "
+            "--method hierarchical"
         )
+    if method == "frequentist":
+        regress = functools.partial(
+            th.fit_regression,
+            weighting=weighting,
+            regularisation=regularisation,
+            replicates=replicates,
+            seed=seed,
+            progress=progress,
+        )
+        return regress, regress
+    if method == "grid":
+        exact = functools.partial(th.fit_exact, progress=progress)
+        return exact, exact
+    check_groups(choice, groups)
+    sample = functools.partial(th.fit, seed=seed, progress=progress, **sizes)
+    alone = dataclasses.replace(choice.options, trend="none")
+    return (
+        functools.partial(sample, model=choice, since=since, frontier=frontier),
+        functools.partial(sample, model=dataclasses.replace(choice, options=alone)),
+    )
 
 
-def _echo_verdict(analysis: Analysis) -> int:
+def _by_source(result: HorizonResult, refit: Fit, progress: Progress) -> dict[str, Any]:
+    import pandas as pd
+
+    from tidegauge.horizon.analysis import refit_sources
+
+    refitted = refit_sources(result.runs, refit, progress=progress)
+    own = result.tables().get("domains.csv")
+    tables = [*([] if own is None else [own]), *refitted.tables]
+    return {"domains.csv": pd.concat(tables, ignore_index=True)} if tables else {}
+
+
+def _echo_verdict(result: HorizonResult) -> int:
     """Say on stderr what failed and what to try; return the exit code."""
-    diagnostics = analysis.outputs.diagnostics
-    failed = [check for check in diagnostics["checks"] if check["passed"] is False]
-    for check_ in failed:
-        click.echo(f"check failed: {check_['name']}: {check_['detail']}", err=True)
-    if diagnostics["converged"]:
+    for check_ in result.findings:
+        if check_.passed is False:
+            click.echo(f"check failed: {check_.name}: {check_.detail}", err=True)
+    if result.converged:
         return 0
     click.echo(
         "not converged: the files are written, but do not rely on them. Try more draws "

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.horizon.options import filter_options
+from tidegauge.cli.horizon.options import runs_options
 from tidegauge.cli.options import quiet_option, seed_option
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.data.filters import RowFilter
+    from tidegauge.horizon import Runs
     from tidegauge.progress import Progress
 
 # As studies/folds.py and methods/registry.py have them, without importing those for --help.
@@ -36,7 +37,7 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 
 
 @click.command("compare")
-@click.argument("runs", nargs=-1, required=True, metavar="RUNS...")
+@runs_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
 @click.option(
     "--method",
@@ -64,16 +65,14 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
     callback=_number_of_folds,
     help="Folds of each kind; all holds out one at a time.",
 )
-@filter_options
 @seed_option
 @quiet_option
 def compare_command(
-    runs: tuple[str, ...],
+    read: Callable[..., Runs],
     out: Path,
     methods: tuple[str, ...],
     by: tuple[str, ...],
     folds: int | None,
-    filters: tuple[RowFilter, ...],
     seed: int,
     progress: Progress,
 ) -> int:
@@ -81,19 +80,20 @@ def compare_command(
 
     Example: tidegauge horizon compare runs.jsonl --out comparison
     """
-    from tidegauge.horizon.store.comparison_folder import comparison_text, write_comparison
-    from tidegauge.horizon.studies.compare import CompareOptions, compare
+    import tidegauge.horizon as th
+    from tidegauge.horizon.store.studies import write_comparison
     from tidegauge.io import check_writable
 
     check_writable(out)
-    options = CompareOptions(methods=methods, by=by, folds=folds, seed=seed, filters=filters)
-    comparison = compare(runs, options, progress=progress)
-    from tidegauge.report.horizon.comparison_charts import (
-        comparison_plots,
-    )  # after the input's faults
-
+    runs = read()
+    comparison = th.compare(runs, methods, by=by, folds=folds, seed=seed, progress=progress)
     with progress.step(f"writing {out}"):
-        write_comparison(comparison, out, plots=comparison_plots(comparison))
+        write_comparison(comparison, out)
+
+    from tidegauge.report.charts import save_charts
+    from tidegauge.report.horizon.study_charts import comparison_charts
+    from tidegauge.report.horizon.terminal import comparison_text
+
     click.echo(comparison_text(comparison))
     for name in comparison.unconverged:
         click.echo(
@@ -101,4 +101,5 @@ def compare_command(
             "horizons. Try another --seed, or look at `horizon fit --plots`.",
             err=True,
         )
+    save_charts(comparison_charts(comparison), out / "plots")
     return 1 if comparison.unconverged else 0

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegauge.cli.options import Command
+from tidegauge.errors import InputError
 from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, resolve
 from tidegauge.horizon.model.options import CHOICES, HorizonOptions
 
 if TYPE_CHECKING:
+    from tidegauge.horizon import Runs
     from tidegauge.horizon.model.option_file import ModelChoice
+    from tidegauge.progress import Progress
 
 
 def model_options(command: Command) -> Command:
@@ -63,25 +66,47 @@ def model_options(command: Command) -> Command:
     )(decorated)
 
 
-def agent_options(command: Command) -> Command:
-    """Add what is known of the agents; the command gets `release_dates` and `facts`."""
+def runs_options(command: Command) -> Command:
+    """Add RUNS and ``--only``, ``--exclude``; the command gets `read`, which reads the runs.
+
+    `read` takes what else `tidegauge.horizon.read_runs` takes.
+    """
 
     @functools.wraps(command)
-    def gathered(
+    def reading(
         *arguments: Any,
-        groups: Path | None,
-        since: datetime.datetime | None,
-        frontier: bool,
+        runs: tuple[str, ...],
+        only: tuple[str, ...],
+        exclude: tuple[str, ...],
+        progress: Progress,
         **values: Any,
     ) -> Any:
-        from tidegauge.horizon.trend.frontier import AgentFacts  # numpy: not for --help
+        def read(**facts: Any) -> Runs:
+            from tidegauge.horizon import read_runs
 
-        day = since.date() if since else None
-        facts = AgentFacts(groups=groups, since=day, frontier=frontier)
-        return command(*arguments, facts=facts, **values)
+            return read_runs(runs, only=only, exclude=exclude, progress=progress, **facts)
+
+        return command(*arguments, read=read, progress=progress, **values)
+
+    form, tail = "FIELD=VALUE", "also VALUE,VALUE, FIELD~PATTERN, FIELD>=NUMBER."
+    decorated: Command = reading
+    for flag, help_line in (
+        ("--exclude", f"Leave out rows by any field; {tail}"),
+        ("--only", f"Keep only such rows; {tail}"),
+    ):
+        decorated = click.option(flag, multiple=True, metavar=form, help=help_line)(decorated)
+    return click.argument("runs", nargs=-1, required=True, metavar="RUNS...")(decorated)
+
+
+def agent_options(command: Command) -> Command:
+    """Add what is known of the agents: `release_dates`, `groups`, `since`, `frontier`."""
+
+    @functools.wraps(command)
+    def dated(*arguments: Any, since: datetime.datetime | None, **values: Any) -> Any:
+        return command(*arguments, since=since.date() if since else None, **values)
 
     yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
-    decorated: Command = gathered
+    decorated: Command = dated
     for option in (
         click.option("--frontier", is_flag=True, help="Trend through record holders only."),
         click.option(
@@ -101,29 +126,21 @@ def agent_options(command: Command) -> Command:
     return decorated
 
 
-def filter_options(command: Command) -> Command:
-    """Add ``--only`` and ``--exclude``; the command gets one tuple `filters`."""
+def check_groups(choice: ModelChoice, groups: Path | None) -> None:
+    """Refuse groups that the model would not use."""
+    if groups and choice.options.pooling not in ("lab", "family"):
+        raise InputError("--groups is used by --pooling lab and --pooling family; add one")
 
-    @functools.wraps(command)
-    def parsed(
-        *arguments: Any, only: tuple[str, ...], exclude: tuple[str, ...], **values: Any
-    ) -> Any:
-        from tidegauge.horizon.data.filters import parse_filter
 
-        filters = (
-            *(parse_filter(text, keep=True) for text in only),
-            *(parse_filter(text, keep=False) for text in exclude),
-        )
-        return command(*arguments, filters=filters, **values)
-
-    form, tail = "FIELD=VALUE", "also VALUE,VALUE, FIELD~PATTERN, FIELD>=NUMBER."
-    decorated: Command = parsed
-    for flag, help_line in (
-        ("--exclude", f"Leave out rows by any field; {tail}"),
-        ("--only", f"Keep only such rows; {tail}"),
+def sampler_options(command: Command) -> Command:
+    """Add ``--draws``, ``--tune`` and ``--chains``."""
+    for option in (
+        click.option("--chains", type=click.IntRange(1), help="Chains (4)."),
+        click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500)."),
+        click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500)."),
     ):
-        decorated = click.option(flag, multiple=True, metavar=form, help=help_line)(decorated)
-    return decorated
+        command = option(command)
+    return command
 
 
 def _flag(name: str, help_line: str) -> Any:

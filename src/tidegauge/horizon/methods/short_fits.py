@@ -23,7 +23,7 @@ from tidegauge.horizon.studies.specifications import Universe
 
 if TYPE_CHECKING:
     from tidegauge.horizon.model.parameters import Point
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 
 # Of each start; a mean or a median needs far fewer draws than the tails of a horizon.
@@ -96,7 +96,7 @@ def fit_short(
         if horizon_of([one]).converged and not last.log_mass - one.log_mass >= _MUCH_HEAVIER
     ]
     found = horizon_of([replace(last, point=last.point.thinned(_LONGER)), *rivals])
-    missed = last.screen is not None and last.screen.check().passed is False
+    missed = last.modes is not None and last.modes.passed is False
     return replace(found, converged=found.converged and not missed), last
 
 

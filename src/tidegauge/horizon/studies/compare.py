@@ -5,15 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.counts import read_tally
-from tidegauge.horizon.data.design import Design, build_design
-from tidegauge.horizon.data.filters import RowFilter
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.tables import horizons_table
 from tidegauge.horizon.methods.registry import (
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     import arviz as az
     import pandas as pd
 
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 DEFAULT_FOLDS = 5
 HIGH_K = 0.7  # above it, leaving the cell out changes the posterior too much for a reweighting
@@ -55,8 +53,6 @@ class CompareOptions:
         How many of each kind; None holds out one task or family at a time.
     workers : int or None
         Processes for the folds; None for one a core.
-    filters : sequence of RowFilter
-        Rows to leave out while reading.
     """
 
     methods: Sequence[str] = DEFAULT_CONTENDERS
@@ -64,7 +60,6 @@ class CompareOptions:
     folds: int | None = DEFAULT_FOLDS
     seed: int = 1
     workers: int | None = None
-    filters: Sequence[RowFilter] = ()
 
     def __post_init__(self) -> None:
         for name, given, known in (
@@ -83,6 +78,9 @@ class CompareOptions:
     def contenders(self) -> list[Contender]:
         """The methods asked for, each once, in the order given."""
         return [CONTENDERS[name] for name in dict.fromkeys(self.methods)]
+
+
+DEFAULT_COMPARE = CompareOptions()
 
 
 @dataclass(frozen=True)
@@ -106,25 +104,24 @@ class Comparison:
     loo: pd.DataFrame
     held_out: HeldOut
     unconverged: list[str]
-    inputs: Mapping[str, str]
+    runs: Runs
     notes: list[str]
 
 
 def compare(
-    runs: Sequence[Path | str], options: CompareOptions, *, progress: Progress = SILENT
+    runs: Runs, options: CompareOptions = DEFAULT_COMPARE, *, progress: Progress = SILENT
 ) -> Comparison:
-    """Read run records and compare methods on them; folds are laid out before anything is fitted.
+    """Compare methods on the same runs; folds are laid out before anything is fitted.
 
     Raises
     ------
     InputError
         No kind of folds that was asked for can be made from these records.
     """
-    tally = read_tally(runs, filters=options.filters, progress=progress)
-    design = build_design(tally)
+    design = runs.design
     folds, fold_notes = lay_out_folds(design, options)
-    notes = [*design.notes, *fold_notes]
-    for note in notes:
+    notes = [*runs.notes, *fold_notes]
+    for note in fold_notes:
         progress.note(note)
     fitted = _fit_all_runs(design, options, progress)
     sampled = {name: found.fit for name, found in fitted.items() if found.fit is not None}
@@ -144,7 +141,7 @@ def compare(
         loo=loo_table(sampled),
         held_out=held_out,
         unconverged=[name for name, fit in sampled.items() if not fit.diagnosis.converged],
-        inputs=tally.sha256,
+        runs=runs,
         notes=[*notes, *late],
     )
 
@@ -226,11 +223,9 @@ def leave_cells_out(fit: HorizonFit) -> az.ELPDData:
 
     The other agents' runs of the task stay in: it asks nearly what folds by agent ask.
     """
-    from tidegauge.horizon.result import stored_trace  # isort: split
+    trace = fit.idata  # also silences the announcement that ArviZ makes when it is imported
+    import arviz as az
 
-    import arviz as az  # after the line that silences its announcement
-
-    trace = stored_trace(fit)
     kept = trace.log_likelihood.sizes["chain"] * trace.log_likelihood.sizes["draw"]
     efficiency = min(1.0, float(fit.diagnosis.parameters["ess_bulk"].mean()) / kept)
     with warnings.catch_warnings():

@@ -17,7 +17,7 @@ from tidegauge.horizon.model.options import HINGE_YEARS
 from tidegauge.horizon.model.parameters import TREND_TERMS
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 Coefficients = Mapping[str, FloatArray]
 

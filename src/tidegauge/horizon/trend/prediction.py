@@ -24,7 +24,7 @@ from tidegauge.horizon.trend.draws import COEFFICIENTS, hinge
 from tidegauge.horizon.trend.integration_points import Points, spread_points
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 
 # What is integrated over points; the other coefficients of a shape are linear.

@@ -49,7 +49,10 @@ def test_every_option_has_a_flag_with_its_choices_and_an_explanation(
         (["--noise", "weibull"], "--noise: core is fitted to the letter; --model full"),
         (["--no-rounding"], "--rounding: core is fitted to the letter; --model full"),
         (["--model", "core", "--trend", "linear"], "--trend: core is fitted to the letter"),
-        (["--model", "full", "--trend", "kink"], "trend=kink: needs --release-dates"),
+        (
+            ["--model", "full", "--trend", "kink"],
+            "trend=kink: needs release dates; give --release-dates",
+        ),
         (["--since", "2023"], "--since and --frontier choose the agents of a trend"),
         (["--frontier"], "--since and --frontier choose the agents of a trend"),
         (["--since", "soon"], "'--since'"),

@@ -18,7 +18,8 @@ from tidegauge.horizon.horizons.quantities import Interval
 from tidegauge.horizon.methods.registry import Frequentist, Grid
 from tidegauge.horizon.methods.regression import RegressionOptions
 from tidegauge.horizon.methods.short_fits import REPLICATES, SHORT_SAMPLER, fit_short
-from tidegauge.horizon.sampler.fit import HorizonFit, fit_horizon
+from tidegauge.horizon.result import HorizonFit
+from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.studies import multiverse as multiverse_module
 from tidegauge.horizon.studies.effects import choices_table, levels_table
 from tidegauge.horizon.studies.multiverse import (
