@@ -61,7 +61,7 @@ def plain_model(design: Design, options: HorizonOptions) -> pm.Model:
     import pymc as pm
     import pytensor.tensor as pt
 
-    from tidegauge.horizon.density.buffer import scored_successes
+    from tidegauge.horizon.model.observations import scored_successes
     from tidegauge.horizon.model.specification import build_model
 
     agent, task = np.nonzero(design.attempts)

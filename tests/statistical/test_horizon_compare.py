@@ -21,8 +21,7 @@ from tidegauge.horizon.methods.registry import (
 from tidegauge.horizon.model.likelihood import mean_success
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.studies.compare import leave_cells_out
-from tidegauge.horizon.studies.folds import KINDS, Fold, make_folds
-from tidegauge.horizon.studies.held_out import HeldOut, hold_out
+from tidegauge.horizon.studies.held_out import KINDS, Fold, HeldOut, hold_out, make_folds
 from tidegauge.horizon.studies.scores import calibration_table, differences_table, scores_table
 
 
@@ -51,7 +50,7 @@ def test_core_predicts_its_own_data_best(held_out: HeldOut) -> None:
     scores = scores_table(held_out.cells).set_index(["by", "method"])
     for by in KINDS:
         core = scores.loc[(by, "core")]
-        for other in ("climatology", "frequentist", "grid"):
+        for other in ("climatology", "regression", "exact"):
             assert core["log_score"] >= scores.loc[(by, other), "log_score"], (by, other)
             assert core["brier"] <= scores.loc[(by, other), "brier"], (by, other)
 
@@ -60,7 +59,7 @@ def test_core_beats_the_baseline_everywhere_and_the_regression_by_agent_beyond_e
     held_out: HeldOut,
 ) -> None:
     table = differences_table(held_out.cells).set_index(["by", "method", "other"])
-    for pair in (*((by, "core", "climatology") for by in KINDS), ("agent", "core", "frequentist")):
+    for pair in (*((by, "core", "climatology") for by in KINDS), ("agent", "core", "regression")):
         assert table.loc[pair, "log_score"] > 0, pair
         assert not table.loc[pair, "within_error"], pair
 

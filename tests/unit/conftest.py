@@ -67,7 +67,7 @@ def full_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="session")
-def frequentist_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def regression_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """METR's regression of the same runs, with release dates."""
     folder = tmp_path_factory.mktemp("regression")
     fit_regression(dated_runs, replicates=40, seed=3).save(folder)
@@ -75,7 +75,7 @@ def frequentist_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="session")
-def grid_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exact_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Each agent's exact posterior, without release dates."""
     folder = tmp_path_factory.mktemp("exact")
     fit_exact(read_runs(simulated_runs / "runs.jsonl")).save(folder)

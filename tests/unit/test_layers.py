@@ -28,6 +28,11 @@ MAY_IMPORT = {
     "report": BASE | {"schema", "engine", "horizon", "fvc", "bench"},
     "cli": BASE | {"schema", "simulate", "engine", "horizon", "fvc", "bench", "report"},
 }
+# Rooms of the horizon package: each may import those before it, and none after it.
+ROOMS = (
+    *("data", "model", "density", "sampler", "horizons", "methods", "trend", "studies", "store"),
+    "analysis",
+)
 KEPT_IN = {
     # The specification of the horizon model is split over files of their own, all named so.
     "pymc": ("engine/", "horizon/model/specification", "fvc/model/specification.py"),
@@ -72,6 +77,19 @@ def test_imports_point_down() -> None:
                 if target != layer and target not in allowed:
                     wrong.append(f"{module} imports {name}")
     assert wrong == []
+    assert rooms_imported_upwards() == set()
+
+
+def rooms_imported_upwards() -> set[tuple[str, str]]:
+    """Modules in a room of horizon with the later rooms they import."""
+    found = set()
+    for module in MODULES:
+        layer, room, *rest = [*module.split("/"), ""]
+        for name, _ in imports_of(module) if layer == "horizon" and rest != [""] else []:
+            target = [*name.split("."), "", ""][2] if name.startswith("tidegauge.horizon.") else ""
+            if target in ROOMS and ROOMS.index(target) > ROOMS.index(room):
+                found.add((module, target))
+    return found
 
 
 def test_heavy_libraries_stay_where_they_are_named() -> None:

@@ -16,13 +16,13 @@ import yaml
 dvc = pytest.importorskip("dvc", reason="needs the extra: pip install 'tidegauge[dvc]'")
 
 PIPELINE = Path(__file__).parents[2] / "pipelines" / "horizon"
-STAGES = ["simulate", "check", "frequentist", "grid", "hierarchical", "compare", "plots"]
+STAGES = ["simulate", "check", "regression", "exact", "hierarchical", "compare", "plots"]
 TINY: dict[str, Any] = {
     "simulate": {"agents": 3, "tasks": 16, "rows": 500, "seed": 2},
-    "frequentist": {"replicates": 20, "seed": 1},
-    "grid": {"seed": 1},
-    "hierarchical": {"model": "core", "seed": 1},
-    "compare": {"method": ["grid"], "by": ["task"], "folds": 2, "seed": 1},
+    "regression": {"replicates": 20, "seed": 1},
+    "exact": {"seed": 1},
+    "hierarchical": {"method": "core", "seed": 1},
+    "compare": {"method": ["exact"], "by": ["task"], "folds": 2, "seed": 1},
 }
 
 
@@ -72,7 +72,7 @@ def test_a_second_repro_does_nothing(pipeline: Path) -> None:
     for stage in STAGES:
         assert f"Running stage '{stage}'" in first
     lock, made = (pipeline / "dvc.lock").read_bytes(), files_of(pipeline)
-    methods = ("frequentist", "grid", "hierarchical")
+    methods = ("regression", "exact", "hierarchical")
     for name in (*(f"{method}/horizons.csv" for method in methods), "report.html", "check.txt"):
         assert f"results/{name}" in made
     headers = [pd.read_csv(pipeline / "results" / m / "horizons.csv", nrows=0) for m in methods]
@@ -94,7 +94,7 @@ def test_a_second_repro_does_nothing(pipeline: Path) -> None:
     params = yaml.safe_load((pipeline / "params.yaml").read_text(encoding="utf-8"))
     changed = {**params, "runs": str(own), "rows": {"exclude": ["task_source=SWAA"]}}
     (pipeline / "params.yaml").write_text(yaml.safe_dump(changed), encoding="utf-8")
-    third = repro(pipeline, "grid")
+    third = repro(pipeline, "exact")
     assert "Stage 'simulate' didn't change, skipping" in third or "simulate" not in third
     assert f"fit {own} --exclude task_source=SWAA" in third
     assert "SWAA" not in (pipeline / "results" / "check.txt").read_text(encoding="utf-8")

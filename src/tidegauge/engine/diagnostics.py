@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 R_HAT_LIMIT = 1.01
 ESS_LIMIT = 400.0
+HIGH_K = 0.7  # Pareto k above which draws cannot be reweighted: the posterior moves too far
 
 
 @dataclass(frozen=True, slots=True)

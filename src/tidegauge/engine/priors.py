@@ -1,8 +1,25 @@
-"""Priors as plain data: what a model's dataclass holds and what is saved with its fit."""
+"""Priors as plain data: what a model's dataclass holds and what is saved with its fit.
+
+All that is known of a kind of prior stands in `_KINDS`: density, quantiles, text, PyMC variable,
+and the code by which a compiled density knows the form of its log density without the constant.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from scipy.special import log_ndtr
+
+from tidegauge.arrays import FloatArray
+
+GAUSSIAN, HALF_CAUCHY, GAMMA, LOGISTIC = 0.0, 1.0, 2.0, 3.0
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,18 +29,202 @@ class Prior:
     Attributes
     ----------
     kind : str
-        ``normal``, ``half_normal``, ``half_cauchy``, ``truncated_normal`` or ``gamma``.
+        ``normal``, ``half_normal``, ``half_cauchy``, ``truncated_normal``, ``gamma`` or
+        ``uniform_logit``.
     mu, sd : float
         Location (0 for the half priors) and scale, in the parameter's own units; of a gamma its
         mean and standard deviation.
     upper : float
         Upper bound of a truncated normal.
+
+    Raises
+    ------
+    ValueError
+        There is no such kind.
     """
 
     kind: str
     mu: float
     sd: float
     upper: float = float("inf")
+
+    def __post_init__(self) -> None:
+        if self.kind not in _KINDS:
+            known = ", ".join(_KINDS)
+            raise ValueError(f"no prior of kind {self.kind!r}; choose from {known}")
+
+    def __str__(self) -> str:
+        return _KINDS[self.kind].text.format(self=self)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The ends between which the density is positive."""
+        return _SUPPORTS[_KINDS[self.kind].support](self)
+
+    @property
+    def code(self) -> float:
+        """The form of the log density, as compiled densities know it."""
+        return _KINDS[self.kind].code
+
+    @property
+    def log_normaliser(self) -> float:
+        """The constant of the log density, which `log_kernel` leaves out."""
+        return _KINDS[self.kind].log_normaliser(self)
+
+    def log_kernel(self, values: FloatArray) -> FloatArray:
+        """Return the log density without its constant; values must lie in the support."""
+        return np.asarray(_LOG_KERNELS[self.code](self, values), dtype=np.float64)
+
+    def logpdf(self, values: FloatArray) -> FloatArray:
+        """Return the log density, minus infinity outside the support."""
+        low, high = self.support
+        inside = (values >= low) & (values <= high)
+        somewhere = np.where(inside, values, self.quantile(np.asarray(0.5)))
+        return np.where(inside, self.log_kernel(somewhere) + self.log_normaliser, -np.inf)
+
+    def quantile(self, probability: FloatArray) -> FloatArray:
+        """Return the values below which the prior has these probabilities."""
+        return np.asarray(_KINDS[self.kind].quantile(self, probability), dtype=np.float64)
+
+    def powered(self, power: float) -> Prior | None:
+        """Return the prior whose density is this one's to a power, or None if it is of no kind."""
+        if self.code != GAUSSIAN:
+            return None
+        return replace(self, sd=self.sd / np.sqrt(power))
+
+    def to_pymc(self, name: str, *, dims: str | tuple[str, ...] | None = None) -> Any:
+        """Add a random variable with this prior to the PyMC model being built."""
+        import pymc as pm
+
+        distribution, arguments = _KINDS[self.kind].pymc
+        # NumPy's doubles stay doubles; Python's floats may become single precision on their way.
+        given = {key: np.float64(getattr(self, field)) for key, field in arguments.items()}
+        return getattr(pm, distribution)(name, **given, dims=dims)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a kind of prior is; functions take the prior first."""
+
+    code: float
+    support: str
+    log_normaliser: Callable[[Prior], float]
+    quantile: Callable[[Prior, FloatArray], Any]
+    text: str
+    pymc: tuple[str, Mapping[str, str]]  # distribution, and our field for each of its parameters
+
+
+def _gaussian_log_normaliser(prior: Prior) -> float:
+    return -_HALF_LOG_2PI - math.log(prior.sd)
+
+
+def _half_normal_log_normaliser(prior: Prior) -> float:
+    return math.log(2) - _HALF_LOG_2PI - math.log(prior.sd)
+
+
+def _truncated_log_normaliser(prior: Prior) -> float:
+    inside = float(log_ndtr((prior.upper - prior.mu) / prior.sd))
+    return _gaussian_log_normaliser(prior) - inside
+
+
+def _truncated_quantile(prior: Prior, probability: FloatArray) -> Any:
+    below_upper = stats.norm.cdf(prior.upper, prior.mu, prior.sd)
+    return stats.norm.ppf(probability * below_upper, prior.mu, prior.sd)
+
+
+def gamma_shape_rate(prior: Prior) -> tuple[float, float]:
+    """Return shape and rate of a gamma prior."""
+    return (prior.mu / prior.sd) ** 2, prior.mu / prior.sd**2
+
+
+def _gamma_log_normaliser(prior: Prior) -> float:
+    shape, rate = gamma_shape_rate(prior)
+    return shape * math.log(rate) - math.lgamma(shape)
+
+
+def _gamma_quantile(prior: Prior, probability: FloatArray) -> Any:
+    shape, rate = gamma_shape_rate(prior)
+    return stats.gamma.ppf(probability, shape, scale=1 / rate)
+
+
+def _gaussian_log_kernel(prior: Prior, values: FloatArray) -> Any:
+    return -0.5 * ((values - prior.mu) / prior.sd) ** 2
+
+
+def _cauchy_log_kernel(prior: Prior, values: FloatArray) -> Any:
+    return -np.log1p((values / prior.sd) ** 2)
+
+
+def _gamma_log_kernel(prior: Prior, values: FloatArray) -> Any:
+    shape, rate = gamma_shape_rate(prior)
+    return (shape - 1) * np.log(values) - rate * values
+
+
+def _logistic_log_kernel(prior: Prior, values: FloatArray) -> Any:
+    return -np.abs(values) - 2 * np.log1p(np.exp(-np.abs(values)))
+
+
+_LOG_KERNELS: Mapping[float, Callable[[Prior, FloatArray], Any]] = {
+    GAUSSIAN: _gaussian_log_kernel,
+    HALF_CAUCHY: _cauchy_log_kernel,
+    GAMMA: _gamma_log_kernel,
+    LOGISTIC: _logistic_log_kernel,
+}
+_SUPPORTS: Mapping[str, Callable[[Prior], tuple[float, float]]] = {
+    "real": lambda prior: (-math.inf, math.inf),
+    "positive": lambda prior: (0.0, math.inf),
+    "bounded": lambda prior: (-math.inf, prior.upper),
+}
+_KINDS: Mapping[str, _Kind] = {
+    "normal": _Kind(
+        code=GAUSSIAN,
+        support="real",
+        log_normaliser=_gaussian_log_normaliser,
+        quantile=lambda prior, probability: stats.norm.ppf(probability, prior.mu, prior.sd),
+        text="Normal({self.mu:g}, {self.sd:g})",
+        pymc=("Normal", {"mu": "mu", "sigma": "sd"}),
+    ),
+    "half_normal": _Kind(
+        code=GAUSSIAN,
+        support="positive",
+        log_normaliser=_half_normal_log_normaliser,
+        quantile=lambda prior, probability: stats.halfnorm.ppf(probability, 0, prior.sd),
+        text="HalfNormal({self.sd:g})",
+        pymc=("HalfNormal", {"sigma": "sd"}),
+    ),
+    "half_cauchy": _Kind(
+        code=HALF_CAUCHY,
+        support="positive",
+        log_normaliser=lambda prior: math.log(2 / math.pi / prior.sd),
+        quantile=lambda prior, probability: stats.halfcauchy.ppf(probability, 0, prior.sd),
+        text="HalfCauchy({self.sd:g})",
+        pymc=("HalfCauchy", {"beta": "sd"}),
+    ),
+    "truncated_normal": _Kind(
+        code=GAUSSIAN,
+        support="bounded",
+        log_normaliser=_truncated_log_normaliser,
+        quantile=_truncated_quantile,
+        text="Normal({self.mu:g}, {self.sd:g}) up to {self.upper:g}",
+        pymc=("TruncatedNormal", {"mu": "mu", "sigma": "sd", "upper": "upper"}),
+    ),
+    "gamma": _Kind(
+        code=GAMMA,
+        support="positive",
+        log_normaliser=_gamma_log_normaliser,
+        quantile=_gamma_quantile,
+        text="Gamma(mean {self.mu:.4g}, sd {self.sd:.4g})",
+        pymc=("Gamma", {"mu": "mu", "sigma": "sd"}),
+    ),
+    "uniform_logit": _Kind(
+        code=LOGISTIC,
+        support="real",
+        log_normaliser=lambda prior: 0.0,
+        quantile=lambda prior, probability: stats.logistic.ppf(probability),
+        text="logit of Uniform(0, 1)",
+        pymc=("Logistic", {"mu": "mu"}),
+    ),
+}
 
 
 def normal(mu: float, sd: float) -> Prior:
@@ -49,3 +250,24 @@ def truncated_normal(mu: float, sd: float, *, upper: float) -> Prior:
 def gamma(*, mean: float, sd: float) -> Prior:
     """Return the Gamma distribution with this mean and standard deviation."""
     return Prior("gamma", mean, sd)
+
+
+def uniform_logit() -> Prior:
+    """Return the prior of the logit of a share that is uniform between 0 and 1."""
+    return Prior("uniform_logit", 0.0, math.pi / math.sqrt(3))
+
+
+# By kind, with the parameters as a file of options names them.
+MAKERS: Mapping[str, Callable[..., Prior]] = {
+    "normal": normal,
+    "half_normal": half_normal,
+    "half_cauchy": half_cauchy,
+    "truncated_normal": truncated_normal,
+    "gamma": gamma,
+}
+
+
+def kinds_like(prior: Prior) -> tuple[str, ...]:
+    """Return the kinds of prior that have the same support and so may stand in its place."""
+    support = _KINDS[prior.kind].support
+    return tuple(kind for kind in MAKERS if _KINDS[kind].support == support)

@@ -20,13 +20,13 @@ from tidegauge.horizon.data.agents import with_agent_facts
 from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.horizons.domains import refitted_table, source_designs
 from tidegauge.horizon.methods import exact, regression
-from tidegauge.horizon.methods.registry import DEFAULT_CONTENDERS
+from tidegauge.horizon.methods.registry import NAMES
 from tidegauge.horizon.model.option_file import ModelChoice, resolve
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, DEFAULT_SAMPLER
 from tidegauge.horizon.result import CurveFit, HorizonFit, HorizonResult
 from tidegauge.horizon.studies.compare import DEFAULT_FOLDS, CompareOptions, Comparison
 from tidegauge.horizon.studies.compare import compare as compare_methods
-from tidegauge.horizon.studies.folds import KINDS
+from tidegauge.horizon.studies.held_out import KINDS
 from tidegauge.horizon.studies.multiverse_study import Study, StudyOptions, study
 from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions
 from tidegauge.horizon.trend.comparison import compare_trends as compare_shapes
@@ -167,12 +167,14 @@ def fit_regression(
     (3, 7)
     """
     options = regression.RegressionOptions(
-        weighting=weighting, regularisation=regularisation, replicates=replicates, seed=seed
+        weighting=weighting, regularisation=regularisation, replicates=replicates
     )
     return _curve_fit(
         runs,
-        lambda: regression.fit_regression(runs.design, options=options, progress=progress),
-        {"regression": options},
+        lambda: regression.Regression(options=options).fit(
+            runs.design, seed=seed, progress=progress
+        ),
+        {"seed": seed, "regression": options},
     )
 
 
@@ -236,7 +238,7 @@ def refit_sources(
 
 def compare(
     runs: Runs,
-    methods: Sequence[str] = DEFAULT_CONTENDERS,
+    methods: Sequence[str] = NAMES,
     *,
     by: Sequence[str] | str = KINDS,
     folds: int | None = DEFAULT_FOLDS,
@@ -249,7 +251,7 @@ def compare(
     Parameters
     ----------
     methods : sequence of str
-        Names of methods.
+        Names of methods, or variants such as ``full:noise=student_t``.
     by : str or sequence of str
         What is held out together: ``task``, ``family``, ``agent``.
     folds : int or None

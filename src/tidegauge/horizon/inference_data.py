@@ -15,8 +15,9 @@ import numpy as np
 
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.likelihood import log_likelihoods, tried_cells
+from tidegauge.horizon.model.observations import groups_of, sources_of
 from tidegauge.horizon.model.options import HorizonOptions
-from tidegauge.horizon.model.parameters import DIMS, Point, groups_of, sources_of
+from tidegauge.horizon.model.parameters import DIMS, Point
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major at every import

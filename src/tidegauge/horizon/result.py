@@ -409,6 +409,7 @@ class HorizonFit(HorizonResult):
         return {
             "method": self.method,
             "model": self.method,
+            "seed": self.sampler.seed,
             "filters": list(self.runs.filters),
             "options": self.options,
             "priors": {name: getattr(self.priors, name) for name in used},
@@ -457,7 +458,7 @@ class HorizonFit(HorizonResult):
     def trend_tables(self) -> dict[str, pd.DataFrame]:
         """``trend.csv`` and ``trend_fan.csv``."""
         from tidegauge.horizon.trend.draws import trend_of_fit
-        from tidegauge.horizon.trend.tables import trend_files
+        from tidegauge.horizon.trend.summary import trend_files
 
         return trend_files([trend_of_fit(self)])
 

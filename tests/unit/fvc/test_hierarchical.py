@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import t as student
 
+from tidegauge.engine.priors import half_cauchy
 from tidegauge.fvc.data.cohort import Cohort, Questions
 from tidegauge.fvc.data.covariates import FeatureScaling
 from tidegauge.fvc.forecasters.hierarchical import KEPT_DRAWS, HierarchicalFit, split_r_hat
@@ -81,6 +84,12 @@ def population(**changes: float) -> HierarchicalFit:
         np.array([], dtype=int),
         FeatureScaling(np.empty(0), np.empty(0)),
     )
+
+
+def test_a_prior_the_kernel_does_not_have_is_refused(design) -> None:
+    priors = replace(DEFAULT_PRIORS, level_sd=half_cauchy(10.0))
+    with pytest.raises(ValueError, match=r"log_level_sd: HalfCauchy\(10\): must be a normal or a"):
+        make_density(design, priors)
 
 
 def test_far_forecast_is_the_population_of_slopes(cohort: Cohort) -> None:

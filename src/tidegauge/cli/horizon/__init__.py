@@ -16,6 +16,7 @@ from tidegauge.cli.horizon.multiverse import multiverse_command
 from tidegauge.cli.horizon.options import (
     agent_options,
     check_groups,
+    method_options,
     model_options,
     runs_options,
     sampler_options,
@@ -23,7 +24,6 @@ from tidegauge.cli.horizon.options import (
 from tidegauge.cli.horizon.report import report
 from tidegauge.cli.horizon.trend import trend_command
 from tidegauge.cli.options import quiet_option, seed_option
-from tidegauge.errors import InputError
 
 if TYPE_CHECKING:
     import datetime
@@ -131,13 +131,7 @@ def graph(
 @horizon.command()
 @runs_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-@click.option(
-    "--method",
-    type=click.Choice(["hierarchical", "frequentist", "grid"]),
-    default="hierarchical",
-    show_default=True,
-)
-@model_options
+@method_options
 @agent_options
 @click.option(
     "--success",
@@ -155,7 +149,7 @@ def graph(
     type=click.FloatRange(min=0, min_open=True),
     default=1e-5,
     show_default=True,
-    help="Ridge of --method frequentist; METR's first paper used 0.1.",
+    help="Ridge of the regression; METR's first paper used 0.1.",
 )
 @click.option(
     "--weights",
@@ -163,10 +157,14 @@ def graph(
     type=click.Choice(["invsqrt", "equal", "none"]),
     default="invsqrt",
     show_default=True,
-    help="Task weights of --method frequentist.",
+    help="Task weights of the regression.",
 )
 @click.option(
-    "--replicates", type=click.IntRange(1), default=1000, show_default=True, help="Bootstrap size."
+    "--replicates",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Bootstrap replicates of the regression.",
 )
 @seed_option
 @quiet_option
@@ -221,17 +219,12 @@ def _method(
     weighting: str,
     regularisation: float,
     replicates: int,
-    **sizes: Any,
+    sizes: Any,
 ) -> tuple[Fit, Fit]:
     """Return what fits runs as they were asked for, and a source of tasks alone."""
     import tidegauge.horizon as th
 
-    if method != "hierarchical" and choice.name != "core":
-        raise InputError(
-            f"method={method}: has no options of the full model; leave them out, or use "
-            "--method hierarchical"
-        )
-    if method == "frequentist":
+    if method == "regression":
         regress = functools.partial(
             th.fit_regression,
             weighting=weighting,
@@ -241,11 +234,11 @@ def _method(
             progress=progress,
         )
         return regress, regress
-    if method == "grid":
+    if method == "exact":
         exact = functools.partial(th.fit_exact, progress=progress)
         return exact, exact
     check_groups(choice, groups)
-    sample = functools.partial(th.fit, seed=seed, progress=progress, **sizes)
+    sample: Any = functools.partial(th.fit, seed=seed, progress=progress, **sizes)
     alone = dataclasses.replace(choice.options, trend="none")
     return (
         functools.partial(sample, model=choice, since=since, frontier=frontier),

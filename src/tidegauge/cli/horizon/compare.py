@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.horizon.options import runs_options
+from tidegauge.cli.horizon.options import (
+    note,
+    release_dates_option,
+    runs_options,
+    workers_option,
+)
 from tidegauge.cli.options import quiet_option, seed_option
+from tidegauge.horizon.methods.registry import NAMES, VARIANTS, current_name, find_method
 
 if TYPE_CHECKING:
     from tidegauge.horizon import Runs
     from tidegauge.progress import Progress
 
-# As studies/folds.py and methods/registry.py have them, without importing those for --help.
+# As studies/held_out.py has them, without importing it for --help.
 _KINDS = ("task", "family", "agent")
-_METHODS = (
-    *("frequentist", "grid", "core", "full", "core-censor"),
-    *("core-residual-task", "core-residual-family", "core-student-t", "core-weibull"),
-    *("core-per-source", "core-half-normal-2", "core-half-cauchy-1", "core-noise-growth"),
-    *("core-rounding", "core-estimate-bias", "core-discrimination", "core-pooled"),
-    *("core-pooled-lab", "core-pooled-family", "core-continuous"),
-)
 _ALL = "all"
+
+
+def _methods(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> list[str]:
+    """Return the methods as they are spelt now; ``all`` is every one there is a name for."""
+    names = [current_name(text, note) for text in value]
+    return [*NAMES, *VARIANTS] if _ALL in names else names
 
 
 def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str) -> int | None:
@@ -42,12 +47,13 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 @click.option(
     "--method",
     "methods",
-    type=click.Choice((*_METHODS, _ALL)),
     multiple=True,
-    default=_METHODS[:4],
+    default=NAMES,
     show_default=True,
-    callback=lambda ctx, parameter, value: _METHODS if _ALL in value else value,
-    help="What to compare: core-... is core with that one option. May be repeated.",
+    metavar="NAME[:OPTION=VALUE,...]",
+    callback=_methods,
+    help="regression, exact, core, full, or a variant, as full:noise=student_t; all also has core "
+    "with each option changed alone. May be repeated.",
 )
 @click.option(
     "--by",
@@ -65,14 +71,18 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
     callback=_number_of_folds,
     help="Folds of each kind; all holds out one at a time.",
 )
+@release_dates_option
+@workers_option
 @seed_option
 @quiet_option
 def compare_command(
     read: Callable[..., Runs],
     out: Path,
-    methods: tuple[str, ...],
+    methods: list[str],
     by: tuple[str, ...],
     folds: int | None,
+    release_dates: Path | None,
+    workers: int | None,
     seed: int,
     progress: Progress,
 ) -> int:
@@ -85,8 +95,17 @@ def compare_command(
     from tidegauge.io import check_writable
 
     check_writable(out)
-    runs = read()
-    comparison = th.compare(runs, methods, by=by, folds=folds, seed=seed, progress=progress)
+    for method in methods:
+        find_method(method)  # an unknown one is refused before anything is read
+    comparison = th.compare(
+        read(release_dates=release_dates),
+        methods,
+        by=by,
+        folds=folds,
+        seed=seed,
+        workers=workers,
+        progress=progress,
+    )
     with progress.step(f"writing {out}"):
         write_comparison(comparison, out)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.horizon.options import runs_options
+from tidegauge.cli.horizon.options import release_dates_option, runs_options, workers_option
 from tidegauge.cli.options import quiet_option, seed_option
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command("multiverse")
 @runs_options
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-@click.option("--release-dates", type=_yaml_file, help="YAML of agents and dates, as METR's.")
+@release_dates_option
 @click.option("--grid", type=_yaml_file, help="YAML of the universes; 64 of our own without it.")
 @click.option("--universes", type=click.IntRange(1), help="Fit so many of them, drawn at random.")
 @click.option("--sensitivity", is_flag=True, help="Also change every prior in turn.")
@@ -35,7 +35,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="The model of --sensitivity and --influence.",
 )
 @click.option("--plots", is_flag=True, help="Save the charts as PNG and SVG too.")
-@click.option("--workers", type=click.IntRange(1), help="Processes; one a core without it.")
+@workers_option
 @seed_option
 @quiet_option
 def multiverse_command(
@@ -52,7 +52,7 @@ def multiverse_command(
     seed: int,
     progress: Progress,
 ) -> int:
-    """Refit under every set of choices and tell which choice moves the horizons most.
+    """Refit under every set of choices and report which choice moves the horizons most.
 
     Example: tidegauge horizon multiverse runs.jsonl --out multiverse --plots
     """

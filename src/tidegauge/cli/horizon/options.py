@@ -17,53 +17,19 @@ import click
 
 from tidegauge.cli.options import Command
 from tidegauge.errors import InputError
-from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, resolve
+from tidegauge.horizon.methods.registry import NAMES, current_name, find_method, parse_variant
+from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, ModelChoice, resolve
 from tidegauge.horizon.model.options import CHOICES, HorizonOptions
 
 if TYPE_CHECKING:
     from tidegauge.horizon import Runs
-    from tidegauge.horizon.model.option_file import ModelChoice
     from tidegauge.progress import Progress
 
-
-def model_options(command: Command) -> Command:
-    """Add ``--model``, what it starts from and a flag per option; the command gets a `choice`."""
-
-    @functools.wraps(command)
-    def resolved(
-        *arguments: Any,
-        model: str | None,
-        options_file: Path | None,
-        defaults: bool | None,
-        **values: Any,
-    ) -> Any:
-        given = {name: values.pop(name) for name in OPTION_NAMES}
-        flags = {name: value for name, value in given.items() if value is not None}
-        choice: ModelChoice = resolve(
-            model=model, file=options_file, flags=flags, defaults=defaults
-        )
-        return command(*arguments, choice=choice, **values)
-
-    described = _descriptions()
-    decorated: Command = resolved
-    for field in reversed(dataclasses.fields(HorizonOptions)):
-        decorated = _flag(field.name, described.get(field.name, ""))(decorated)
-    decorated = click.option(
-        "--options",
-        "options_file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="YAML of model, options and priors; flags win over it.",
-    )(decorated)
-    decorated = click.option(
-        "--defaults/--no-defaults",
-        default=None,
-        help="Start full from its defaults, or from core: then the options given are all it has.",
-    )(decorated)
-    return click.option(
-        "--model",
-        type=click.Choice(list(MODELS)),
-        help="The plan to the letter, or what its reviewers asked for.  [default: core]",
-    )(decorated)
+_YAML_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_MODELS = (
+    "core: hierarchical, lognormal human times, logistic success. full: adds task effects, Weibull "
+    "human times, censored failures, fractional scores."
+)
 
 
 def runs_options(command: Command) -> Command:
@@ -98,6 +64,137 @@ def runs_options(command: Command) -> Command:
     return click.argument("runs", nargs=-1, required=True, metavar="RUNS...")(decorated)
 
 
+def sampler_options(command: Command) -> Command:
+    """Add sizes of the chains; the command gets `sizes`, which has those that were given."""
+
+    @functools.wraps(command)
+    def gathered(
+        *arguments: Any, draws: int | None, tune: int | None, chains: int | None, **values: Any
+    ) -> Any:
+        given = {"draws": draws, "tune": tune, "chains": chains}
+        sizes = {name: size for name, size in given.items() if size}
+        return command(*arguments, sizes=sizes, **values)
+
+    decorated: Command = gathered
+    for option in (
+        click.option("--chains", type=click.IntRange(1), help="Chains (4)."),
+        click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500)."),
+        click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500)."),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def workers_option(command: Command) -> Command:
+    """Add ``--workers``."""
+    decorated: Command = click.option(
+        "--workers", type=click.IntRange(1), help="Processes; one a core without it."
+    )(command)
+    return decorated
+
+
+def release_dates_option(command: Command) -> Command:
+    """Add ``--release-dates``."""
+    decorated: Command = click.option(
+        "--release-dates", type=_YAML_FILE, help="YAML of agents and dates, as METR publishes it."
+    )(command)
+    return decorated
+
+
+def model_options(command: Command) -> Command:
+    """Add ``--model``, what it starts from and a flag per option; the command gets a `choice`."""
+
+    @functools.wraps(command)
+    def resolved(*arguments: Any, model: str | None, **values: Any) -> Any:
+        choice = resolve(model=model, **_pop_options(values))
+        return command(*arguments, choice=choice, **values)
+
+    decorated = _option_flags(resolved)
+    return click.option(
+        "--model",
+        type=click.Choice(list(MODELS)),
+        help=f"{_MODELS}  [default: core]",
+    )(decorated)
+
+
+def method_options(command: Command) -> Command:
+    """Add ``--method`` and a flag per option of the models.
+
+    The command gets `method`, the text, and `choice`, the model where the method is one.
+    """
+
+    @functools.wraps(command)
+    def resolved(*arguments: Any, method: str | None, model: str | None, **values: Any) -> Any:
+        if model is not None:
+            note(f"--model {model} is now --method {model}")
+            if method in (None, "hierarchical"):
+                method = model
+        method = None if method is None else current_name(method, note)
+        given = _pop_options(values)
+        name, _, variant = (method or "").partition(":")
+        if name in NAMES and name not in MODELS:
+            choice = ModelChoice()
+            if any(value not in (None, {}) for value in given.values()) or model is not None:
+                raise InputError(
+                    f"method={name}: has no options of the hierarchical model; leave them out, or "
+                    "use --method full"
+                )
+        elif method is not None and name not in MODELS:
+            find_method(method)  # raises, naming what there is
+        else:
+            if variant.endswith((".yaml", ".yml")):
+                given["file"] = given["file"] or Path(variant)
+            else:
+                given["flags"] = {**parse_variant(variant), **given["flags"]}
+            choice = resolve(model=name or None, **given)
+            method = name or choice.model
+        return command(*arguments, method=method, choice=choice, **values)
+
+    decorated = _option_flags(resolved)
+    decorated = click.option("--model", type=click.Choice(list(MODELS)), hidden=True)(decorated)
+    return click.option(
+        "--method",
+        metavar="NAME[:OPTION=VALUE,...]",
+        help="regression: METR's, with its bootstrap. exact: each agent's own posterior, task "
+        f"lengths taken as known. {_MODELS} A variant is written full:noise=student_t.  "
+        "[default: core]",
+    )(decorated)
+
+
+def note(sentence: str) -> None:
+    """Say something beside the data: on stderr."""
+    click.echo(f"note: {sentence}", err=True)
+
+
+def _pop_options(values: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of a model out of a command's values, as `resolve` wants them."""
+    given = {name: values.pop(name) for name in OPTION_NAMES}
+    return {
+        "file": values.pop("options_file"),
+        "defaults": values.pop("defaults"),
+        "flags": {name: value for name, value in given.items() if value is not None},
+    }
+
+
+def _option_flags(command: Command) -> Command:
+    described = _descriptions()
+    decorated: Command = command
+    for field in reversed(dataclasses.fields(HorizonOptions)):
+        decorated = _flag(field.name, described.get(field.name, ""))(decorated)
+    decorated = click.option(
+        "--options",
+        "options_file",
+        type=_YAML_FILE,
+        help="YAML of model, options and priors; flags win over it.",
+    )(decorated)
+    decorated = click.option(
+        "--defaults/--no-defaults",
+        default=None,
+        help="Start full from its defaults, or from core: then the options given are all it has.",
+    )(decorated)
+    return decorated
+
+
 def agent_options(command: Command) -> Command:
     """Add what is known of the agents: `release_dates`, `groups`, `since`, `frontier`."""
 
@@ -105,7 +202,6 @@ def agent_options(command: Command) -> Command:
     def dated(*arguments: Any, since: datetime.datetime | None, **values: Any) -> Any:
         return command(*arguments, since=since.date() if since else None, **values)
 
-    yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     decorated: Command = dated
     for option in (
         click.option("--frontier", is_flag=True, help="Trend through record holders only."),
@@ -115,12 +211,10 @@ def agent_options(command: Command) -> Command:
             metavar="DATE",
             help="Trend through agents released since then only.",
         ),
-        click.option("--groups", type=yaml_file, help="YAML of agents and groups to pool them in."),
         click.option(
-            "--release-dates",
-            type=yaml_file,
-            help="YAML of agents and dates, as METR publishes it.",
+            "--groups", type=_YAML_FILE, help="YAML of agents and groups to pool them in."
         ),
+        release_dates_option,
     ):
         decorated = option(decorated)
     return decorated
@@ -130,17 +224,6 @@ def check_groups(choice: ModelChoice, groups: Path | None) -> None:
     """Refuse groups that the model would not use."""
     if groups and choice.options.pooling not in ("lab", "family"):
         raise InputError("--groups is used by --pooling lab and --pooling family; add one")
-
-
-def sampler_options(command: Command) -> Command:
-    """Add ``--draws``, ``--tune`` and ``--chains``."""
-    for option in (
-        click.option("--chains", type=click.IntRange(1), help="Chains (4)."),
-        click.option("--tune", type=click.IntRange(10), help="Tuning draws per chain (500)."),
-        click.option("--draws", type=click.IntRange(4), help="Draws kept per chain (1500)."),
-    ):
-        command = option(command)
-    return command
 
 
 def _flag(name: str, help_line: str) -> Any:

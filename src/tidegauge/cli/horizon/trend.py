@@ -39,6 +39,7 @@ def trend_command(
     release_dates: Path | None,
     groups: Path | None,
     progress: Progress,
+    sizes: Any,
     **choices: Any,
 ) -> int:
     """Fit every shape of trend of horizons over release date, compare and stack them.
@@ -56,7 +57,7 @@ def trend_command(
     check_groups(choice, groups)
     check_writable(out)
     runs = read(release_dates=release_dates, groups=groups)
-    comparison = th.compare_trends(runs, choice, progress=progress, **choices)
+    comparison = th.compare_trends(runs, choice, progress=progress, **sizes, **choices)
     with progress.step(f"writing {out}"):
         write_trends(comparison, out)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.priors import Prior
 from tidegauge.engine.sampling import LogDensity
 from tidegauge.fvc.model.design import SCALARS, HierarchicalDesign, HierarchicalPriors
 
@@ -197,10 +198,7 @@ def _identity(n, n_out, x_, out_, data_):  # type: ignore[no-untyped-def]
 def pack(design: HierarchicalDesign, priors: HierarchicalPriors) -> FloatArray:
     """Return data and priors as the one buffer that the kernel reads."""
     patients = design.patients
-    ordered = [getattr(priors, name.removeprefix("log_"), None) or getattr(priors, name)
-               for name in SCALARS]  # fmt: skip
-    # A negative sd marks a half normal.
-    flat = [(p.mu, p.sd if p.kind == "normal" else -p.sd) for p in ordered]
+    flat = [_prior_row(name, priors) for name in SCALARS]
     sizes = [len(patients.unit_ml), len(design.t), patients.x.shape[1]]
     return np.concatenate(
         [
@@ -216,6 +214,18 @@ def pack(design: HierarchicalDesign, priors: HierarchicalPriors) -> FloatArray:
             design.change,
         ]
     )
+
+
+def _prior_row(name: str, priors: HierarchicalPriors) -> tuple[float, float]:
+    """Return mean and sd of a scalar's prior; a negative sd marks a half normal."""
+    prior: Prior = getattr(priors, name.removeprefix("log_"), None) or getattr(priors, name)
+    match prior.kind:
+        case "normal":
+            return prior.mu, prior.sd
+        case "half_normal":
+            return prior.mu, -prior.sd
+        case _:
+            raise ValueError(f"{name}: {prior}: must be a normal or a half normal prior")
 
 
 def make_density(design: HierarchicalDesign, priors: HierarchicalPriors) -> LogDensity:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 
-from tidegauge.engine.variables import variable
 from tidegauge.fvc.model.design import DEFAULT_PRIORS, HierarchicalDesign, HierarchicalPriors
 
 
@@ -16,16 +15,16 @@ def build_model(
     patients = design.patients
     coords = {"patient": np.arange(len(patients.unit_ml)), "effect": np.arange(patients.x.shape[1])}
     with pm.Model(coords=coords) as model:
-        level_mean = variable("level_mean", priors.level_mean)
-        level_expected = variable("level_expected", priors.level_expected)
-        level_sd = variable("level_sd", priors.level_sd)
-        slope_mean = variable("slope_mean", priors.slope_mean)
-        effect_sd = variable("effect_sd", priors.effect_sd)
-        slope_sd = variable("slope_sd", priors.slope_sd)
-        sigma = variable("sigma", priors.sigma)
-        growth = variable("growth", priors.growth)
-        nu = 1 + pm.math.exp(variable("log_nu", priors.log_nu))
-        nu_slope = 1 + pm.math.exp(variable("log_nu_slope", priors.log_nu_slope))
+        level_mean = priors.level_mean.to_pymc("level_mean")
+        level_expected = priors.level_expected.to_pymc("level_expected")
+        level_sd = priors.level_sd.to_pymc("level_sd")
+        slope_mean = priors.slope_mean.to_pymc("slope_mean")
+        effect_sd = priors.effect_sd.to_pymc("effect_sd")
+        slope_sd = priors.slope_sd.to_pymc("slope_sd")
+        sigma = priors.sigma.to_pymc("sigma")
+        growth = priors.growth.to_pymc("growth")
+        nu = 1 + pm.math.exp(priors.log_nu.to_pymc("log_nu"))
+        nu_slope = 1 + pm.math.exp(priors.log_nu_slope.to_pymc("log_nu_slope"))
         effect_z = pm.Normal("effect_z", 0.0, 1.0, dims="effect")
         typical = (level_mean + level_expected * patients.expected) * patients.centre
         level = pm.Normal(

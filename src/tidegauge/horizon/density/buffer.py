@@ -5,24 +5,30 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import gammaln, log_ndtr
+from scipy.special import gammaln
 
 from tidegauge.arrays import FloatArray, IntArray
-from tidegauge.engine.priors import Prior
-from tidegauge.horizon.data.agents import group_names
-from tidegauge.horizon.data.counts import RE_BENCH
+from tidegauge.engine.priors import GAUSSIAN, Prior
+from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.observations import (
+    failed_runs,
+    group_index,
+    human_runs,
+    in_joint_prior,
+    scored_successes,
+    source_index,
+    trend_years,
+)
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors, with_human_prior
 from tidegauge.horizon.model.parameters import (
     ALPHA,
     BLOCKS,
     MU_FAMILY,
     Layout,
-    groups_of,
     is_log,
     layout_of,
-    sources_of,
+    prior_of,
 )
 
 # Positions in the header.
@@ -45,12 +51,6 @@ TREND_KINDS = {
     "logistic": LOGISTIC,
 }
 
-# Kinds of priors as the kernel knows them.
-GAUSSIAN, HALF_CAUCHY, GAMMA, LOGISTIC_PRIOR = 0.0, 1.0, 2.0, 3.0
-_KINDS = {"half_cauchy": HALF_CAUCHY, "gamma": GAMMA, "uniform_logit": LOGISTIC_PRIOR}
-UNIFORM_LOGIT = Prior("uniform_logit", 0.0, 1.0)  # of the kink: uniform between the dates
-
-WHOLE_MINUTE = 1e-6
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -69,16 +69,14 @@ def pack_data(design: Design, priors: HorizonPriors, options: HorizonOptions) ->
     layout, priors = layout_of(design, options), with_human_prior(priors, options)
     n_tasks = len(design.tasks)
     plain, interval = human_runs(design, options)
-    keeps_failed = options.censors_failures
-    failed_task = design.failed_task if keeps_failed else design.failed_task[:0]
-    failed_log2 = design.failed_log2 if keeps_failed else design.failed_log2[:0]
+    failed_task, failed_log2 = failed_runs(design, options)
     rows = [row for name in BLOCKS[:MU_FAMILY] for row in _prior_rows(name, priors, layout)]
     scored = scored_successes(design, options)
     arrays = (
         _header(design, priors, options, layout, interval.shape[1], failed_task.size),
         np.array(rows),
         np.searchsorted(design.task_family, np.arange(len(design.families) + 1)),
-        task_source_index(design, options),
+        source_index(design, options),
         *_moments(design.run_task[plain], design.run_log2[plain], n_tasks),
         *_moments(design.estimate_task, design.estimate_log2, n_tasks),
         *_agent_rows(design, options),
@@ -107,96 +105,30 @@ def _header(
     header[POOLED] = options.pooling != "none"
     header[FIRST_YEAR], header[LAST_YEAR] = layout.first_year, layout.last_year
     header[CONSTANT] = _constants(design, priors, options, layout)
-    header[ALPHA_PRIOR : ALPHA_PRIOR + 2] = priors.alpha.mu, priors.alpha.sd
-    header[BETA_PRIOR : BETA_PRIOR + 2] = priors.beta.mu, priors.beta.sd
+    header[ALPHA_PRIOR : ALPHA_PRIOR + 2] = _mean_and_sd("alpha", priors.alpha)
+    header[BETA_PRIOR : BETA_PRIOR + 2] = _mean_and_sd("beta", priors.beta)
     header[STARTS:] = layout.starts
     return header
 
 
-def prior_of(name: str, priors: HorizonPriors) -> Prior:
-    """Return the prior of a scalar by the name of its block."""
-    prior: Prior = UNIFORM_LOGIT if name == "trend_kink" else getattr(priors, name)
-    return prior
+def _mean_and_sd(name: str, prior: Prior) -> tuple[float, float]:
+    """Return the parameters of an agent's own prior, which is compiled as a Gaussian."""
+    if prior.code != GAUSSIAN:
+        raise InputError(f"priors: {name}: {prior}: must be a normal prior, truncated or not")
+    return prior.mu, prior.sd
 
 
 def _prior_rows(name: str, priors: HorizonPriors, layout: Layout) -> list[list[float]]:
     prior, block = prior_of(name, priors), BLOCKS.index(name)
-    row = [prior.mu, prior.sd, _KINDS.get(prior.kind, GAUSSIAN), float(is_log(name))]
+    row = [prior.mu, prior.sd, prior.code, float(is_log(name))]
     return [row] * (layout.starts[block + 1] - layout.starts[block])
 
 
-def task_source_index(design: Design, options: HorizonOptions) -> IntArray:
-    """Return per task which sigma_human is its own."""
-    if options.human_scale == "shared":
-        return np.zeros(len(design.tasks), dtype=np.int64)
-    return np.searchsorted(sources_of(design, options), design.task_source)
-
-
-def rounded_up(design: Design, options: HorizonOptions) -> FloatArray:
-    """Return the log2 minutes (run,) to which a duration may be; its own where it is exact.
-
-    A duration of whole minutes was rounded down: it may be up to a minute longer.
-    """
-    upper = design.run_log2.copy()
-    if options.rounding:
-        whole = is_whole_minutes(upper)
-        upper[whole] = np.log2(np.round(np.exp2(upper[whole])) + 1)
-    return upper
-
-
-def is_whole_minutes(log2: FloatArray) -> NDArray[np.bool_]:
-    """Tell which log2 minutes are a whole number of minutes, one or more."""
-    minutes = np.exp2(log2)
-    return (np.abs(minutes - np.round(minutes)) < WHOLE_MINUTE) & (minutes > 0.5)
-
-
-def human_runs(design: Design, options: HorizonOptions) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Split the successful human runs by what is said of them.
-
-    Returns
-    -------
-    plain : ndarray of bool, shape (run,)
-        Runs whose log is Normal about the task's length: their moments are enough.
-    interval : ndarray, shape (3, others)
-        Task, and the log2 minutes from and to which the duration may be; both equal where it is
-        exact.
-    """
-    log2, upper = design.run_log2, rounded_up(design, options)
-    simple = options.noise == "normal" and not options.noise_growth
-    plain = (upper == log2) & simple
-    others = ~plain
-    return plain, np.stack([design.run_task[others].astype(float), log2[others], upper[others]])
-
-
-def scored_successes(design: Design, options: HorizonOptions) -> FloatArray:
-    """Return what counts as success per cell: runs, or their continuous scores."""
-    if options.scores == "binary":
-        return design.successes
-    graded = np.array([options.scores == "continuous" or s == RE_BENCH for s in design.task_source])
-    return np.where(graded, np.clip(design.score_sum, 0, design.attempts), design.successes)
-
-
-def in_joint_prior(design: Design, options: HorizonOptions) -> NDArray[np.bool_]:
-    """Tell which agents' horizons have the joint prior (pooling, trend) instead of their own."""
-    if options.pooling != "none":
-        return np.ones(len(design.agents), dtype=bool)
-    if options.trend == "none":
-        return np.zeros(len(design.agents), dtype=bool)
-    return ~np.isnan(agent_years(design))
-
-
-def agent_years(design: Design) -> FloatArray:
-    """Return the agents' years, NaN for all where no dates were given."""
-    return design.agent_years if design.agent_years.size else np.full(len(design.agents), np.nan)
-
-
 def _agent_rows(design: Design, options: HorizonOptions) -> tuple[FloatArray, ...]:
-    group = np.zeros(len(design.agents))
-    if groups := groups_of(design, options):
-        group = np.searchsorted(groups, group_names(design, options.pooling)).astype(float)
-    years = agent_years(design) if options.trend != "none" else np.full(group.size, np.nan)
+    years = trend_years(design, options)
     years = np.where(np.isnan(years), NOT_IN_TREND, years)
-    return group, years, in_joint_prior(design, options).astype(float)
+    joint = in_joint_prior(design, options).astype(float)
+    return group_index(design, options).astype(float), years, joint
 
 
 def _moments(
@@ -217,30 +149,11 @@ def _constants(
     constant = float(np.sum(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)))
     for block, name in enumerate(BLOCKS[:MU_FAMILY]):
         number = layout.starts[block + 1] - layout.starts[block]
-        constant += number * log_normaliser(prior_of(name, priors))
+        constant += number * prior_of(name, priors).log_normaliser
     joint, pooled = in_joint_prior(design, options), options.pooling != "none"
-    constant += float((~joint).sum()) * log_normaliser(priors.alpha)
-    constant += 0 if pooled else len(design.agents) * log_normaliser(priors.beta)
+    constant += float((~joint).sum()) * priors.alpha.log_normaliser
+    constant += 0 if pooled else len(design.agents) * priors.beta.log_normaliser
     n_normals = layout.starts[ALPHA] - layout.starts[MU_FAMILY]  # all vectors before alpha
     n_normals += int(joint.sum()) + pooled * len(design.agents)
     n_normals += int(human_runs(design, options)[0].sum()) + design.estimate_task.size
     return constant - n_normals * _HALF_LOG_2PI
-
-
-def log_normaliser(prior: Prior) -> float:
-    """Return the constant of a prior's log density that the kernel leaves out."""
-    match prior.kind:
-        case "uniform_logit":
-            return 0.0
-        case "half_cauchy":
-            return math.log(2 / math.pi / prior.sd)
-        case "gamma":
-            shape, rate = (prior.mu / prior.sd) ** 2, prior.mu / prior.sd**2
-            return shape * math.log(rate) - math.lgamma(shape)
-        case "half_normal":
-            return math.log(2) - _HALF_LOG_2PI - math.log(prior.sd)
-        case "truncated_normal":
-            inside = float(log_ndtr((prior.upper - prior.mu) / prior.sd))
-            return -_HALF_LOG_2PI - math.log(prior.sd) - inside
-        case _:
-            return -_HALF_LOG_2PI - math.log(prior.sd)

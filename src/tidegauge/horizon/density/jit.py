@@ -13,14 +13,21 @@ from typing import Any
 import numba
 
 _HERE = Path(__file__).parent
-_SOURCES = (_HERE, _HERE.parent / "model", _HERE.parent / "sampler")
+_PACKAGE = _HERE.parents[1]
+_SOURCES = (
+    *(_HERE, _HERE.parent / "model", _HERE.parent / "sampler"),
+    _PACKAGE / "engine" / "priors.py",  # codes of the kinds of priors
+)
 
 
 @functools.cache
-def source_hash(*folders: Path) -> str:
-    """Return a hash of the names and contents of the Python files in these folders."""
+def source_hash(*places: Path) -> str:
+    """Return a hash of the names and contents of these Python files, or of those in folders."""
     digest = hashlib.sha256()
-    for path in sorted(path for folder in folders for path in folder.glob("*.py")):
+    files = [
+        path for place in places for path in (place.glob("*.py") if place.is_dir() else [place])
+    ]
+    for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 

@@ -11,13 +11,11 @@ import math
 
 import numpy as np
 
+from tidegauge.engine.priors import GAMMA, HALF_CAUCHY, LOGISTIC
 from tidegauge.horizon.density.agents import agent_priors, agent_runs
 from tidegauge.horizon.density.buffer import (
     CONSTANT,
-    GAMMA,
-    HALF_CAUCHY,
     HEADER,
-    LOGISTIC_PRIOR,
     N_AGENTS,
     N_FAILED,
     N_FAMILIES,
@@ -92,7 +90,7 @@ def _prior(value, mu, sd, kind):  # type: ignore[no-untyped-def]
     if kind == GAMMA:
         shape, rate = (mu / sd) ** 2, mu / (sd * sd)
         return (shape - 1) * math.log(value) - rate * value, (shape - 1) / value - rate
-    if kind == LOGISTIC_PRIOR:
+    if kind == LOGISTIC:
         small = math.exp(-abs(value))
         slope = (1 - small) / (1 + small)
         return -abs(value) - 2 * math.log1p(small), -slope if value > 0 else slope

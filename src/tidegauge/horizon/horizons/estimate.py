@@ -113,8 +113,8 @@ class Estimate:
         success : float
             Success rate strictly between 0 and 1.
         kind : str
-            ``typical`` is a task that is as hard as its length says, ``marginal`` a random task of
-            that length: the residual and the discrimination of new tasks are averaged over.
+            ``typical`` is a task with the difficulty typical of its length, ``marginal`` a random
+            task of that length: the residual and the discrimination of new tasks are averaged over.
         """
         log2 = self._of_curves(Curves(self.alpha, self.beta), success, kind)
         return log2 if self.weight is None else _even_draws(log2, self.weight)
@@ -216,8 +216,8 @@ def _medians(values: FloatArray, weight: FloatArray | None) -> FloatArray:
 def _even_draws(log2: FloatArray, weight: FloatArray) -> FloatArray:
     """Return draws of equal weight (draw, agent): each agent's quantiles at even levels.
 
-    Agents are independent, so the order within each is random; it is the same at every success
-    rate, so that a row is one draw of each agent's whole curve as far as ranks tell.
+    Agents are independent, so the order within each is random. It is the same at every success
+    rate: a row has the same rank in each agent's posterior throughout.
     """
     rng = np.random.default_rng(_ORDER_SEED)
     levels = np.linspace(0, 1, _EVEN_DRAWS).tolist()

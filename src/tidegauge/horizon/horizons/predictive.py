@@ -11,10 +11,10 @@ from scipy.special import expit
 from tidegauge.arrays import FloatArray
 from tidegauge.engine.diagnostics import Check
 from tidegauge.horizon.data.design import Design, human_log2_mean
-from tidegauge.horizon.density.buffer import scored_successes
 from tidegauge.horizon.horizons.tables import BUCKETS
 from tidegauge.horizon.model.human_noise import draw_durations
 from tidegauge.horizon.model.likelihood import agent_logits
+from tidegauge.horizon.model.observations import scored_successes
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import Point
 

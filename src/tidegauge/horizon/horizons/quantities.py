@@ -17,6 +17,9 @@ from tidegauge.arrays import FloatArray
 
 # Infinite horizons count as this one where quantiles are interpolated or differences are taken.
 FARTHEST_LOG2 = 1e6
+# Horizons beyond 64 times the longest task, or short of a 64th of the shortest, count as that where
+# they are regressed or their distributions compared: they are extrapolated, and would dominate.
+EXTRAPOLATED_LOG2 = 6.0
 _RESIDUAL_NODES, _SHARPNESS_NODES = 64, 12
 _STEPS = 200
 _CLOSE = 1e-12
@@ -160,6 +163,12 @@ def minutes_interval(log2_draws: FloatArray) -> Interval:
 def bounded(log2: FloatArray) -> FloatArray:
     """Return log2 horizons with infinite ones at `FARTHEST_LOG2`."""
     return np.clip(log2, -FARTHEST_LOG2, FARTHEST_LOG2)
+
+
+def extrapolation_limits(log2_minutes: FloatArray) -> tuple[float, float]:
+    """Return the shortest and longest log2 horizons that count, given the lengths of the tasks."""
+    ends = float(log2_minutes.min()), float(log2_minutes.max())
+    return ends[0] - EXTRAPOLATED_LOG2, ends[1] + EXTRAPOLATED_LOG2
 
 
 def minutes_of(log2: FloatArray) -> FloatArray:

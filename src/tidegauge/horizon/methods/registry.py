@@ -1,153 +1,140 @@
-"""Methods that can be compared: each fits a design and predicts success of any agent at any task.
+"""The methods by name: ``regression``, ``exact``, ``core``, ``full``, and variants of them.
 
-A new model or variant joins the comparison as one more contender: a name, and a `fit` that returns
-its probabilities. Contenders are plain values, since folds are fitted in other processes.
+A variant is a name with options, such as ``core:failures=censor``, ``full:noise=student_t`` or
+``regression:lengths=simex``, or with a file of options, ``full:options.yaml``. Names are read
+without importing what fits them, so that commands can list them in their help.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from tidegauge.errors import InputError
+from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, ModelChoice, resolve
+from tidegauge.horizon.model.options import CHOICES, CORE, HorizonOptions
 
-from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.horizons.estimate import Estimate, estimate_of_fit
-from tidegauge.horizon.methods.exact import fit_exact
-from tidegauge.horizon.methods.regression import (
-    DEFAULT_REGRESSION,
-    RegressionOptions,
-    fit_regression,
+if TYPE_CHECKING:
+    from tidegauge.horizon.methods.base import Method
+
+NAMES = ("regression", "exact", "core", "full")
+BASELINE = "climatology"
+# Each option of core changed alone; a trend needs release dates.
+VARIANTS = tuple(
+    f"core:{name}={level}"
+    for name in OPTION_NAMES
+    if name != "trend"
+    for level in CHOICES.get(name, ("false", "true"))[1:]
 )
-from tidegauge.horizon.model.options import CORE, DEFAULT_SAMPLER, FULL, HorizonOptions
-from tidegauge.progress import SILENT, Progress
-
-# A mean probability of success needs far fewer draws than the tails of a horizon.
-FOLD_SAMPLER = SamplerConfig(draws=750, tune=300, chains=2, target_accept=0.95, cores=1)
-
-
-class Contender(Protocol):
-    """One named way to learn from a design."""
-
-    @property
-    def name(self) -> str:
-        """What the tables call it."""
-
-    def fit(self, design: Design, *, seed: int, quick: bool, progress: Progress) -> Estimate:
-        """Learn from the design; `quick` is for folds, where only predictions are needed."""
-
-
-@dataclass(frozen=True)
-class Climatology:
-    """The baseline: every agent succeeds as often as it did on other tasks, however long."""
-
-    name: str = "climatology"
-
-    def fit(
-        self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
-    ) -> Estimate:
-        """Average each agent's runs, with half a success and half a failure added."""
-        rate = (design.successes.sum(axis=1) + 0.5) / (design.attempts.sum(axis=1) + 1)
-        flat = np.log(rate) - np.log1p(-rate)
-        return Estimate(
-            method=self.name,
-            agents=design.agents,
-            alpha=flat[None],
-            beta=np.zeros((1, rate.size)),
-            success=np.repeat(rate[:, None], len(design.tasks), axis=1),
-            longest_minutes=float(design.human_minutes.max()),
-        )
-
-
-@dataclass(frozen=True)
-class Frequentist:
-    """METR's regression: the fitted curve at the file's own human_minutes."""
-
-    name: str = "frequentist"
-    options: RegressionOptions = DEFAULT_REGRESSION
-
-    def fit(
-        self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
-    ) -> Estimate:
-        """Regress; a quick fit needs no bootstrap, so it draws the least there is."""
-        options = replace(self.options, seed=seed)
-        if quick:
-            options = replace(options, replicates=1)
-        return fit_regression(design, options=options, progress=progress)
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Each agent's exact posterior: the mean curve at the file's own human_minutes."""
-
-    name: str = "grid"
-
-    def fit(
-        self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
-    ) -> Estimate:
-        """Sum the posteriors; there is nothing to make quicker."""
-        with progress.step("summing each agent's posterior"):
-            return fit_exact(design)
-
-
-@dataclass(frozen=True)
-class Hierarchical:
-    """The hierarchical model: success averaged over agents' curves and tasks' difficulties."""
-
-    name: str = "core"
-    options: HorizonOptions = CORE
-    sampler: SamplerConfig = DEFAULT_SAMPLER
-    fold_sampler: SamplerConfig = FOLD_SAMPLER
-
-    def fit(
-        self, design: Design, *, seed: int = 1, quick: bool = False, progress: Progress = SILENT
-    ) -> Estimate:
-        """Sample; a quick fit takes fewer draws on one core and is not repeated."""
-        from tidegauge.horizon.sampler.fit import (
-            fit_horizon,
-        )  # the sampler is slow to import: faults first
-
-        fit = fit_horizon(
-            design,
-            options=self.options,
-            sampler=replace(self.fold_sampler if quick else self.sampler, seed=seed),
-            patient=not quick,
-            screened=not quick,
-            progress=progress,
-        )
-        return estimate_of_fit(fit, method=self.name)
-
-
-def _variant(name: str, **choices: str | bool) -> Hierarchical:
-    """Return core with one thing changed: to see what it alone does."""
-    return Hierarchical(name=name, options=HorizonOptions(**choices))  # type: ignore[arg-type]
-
-
-BASELINE: Contender = Climatology()
-CONTENDERS: dict[str, Contender] = {
-    contender.name: contender
-    for contender in (
-        Frequentist(),
-        Grid(),
-        Hierarchical(),
-        Hierarchical(name="full", options=FULL),
-        _variant("core-censor", failures="censor"),
-        _variant("core-residual-task", residual="task"),
-        _variant("core-residual-family", residual="family"),
-        _variant("core-student-t", noise="student_t"),
-        _variant("core-weibull", noise="weibull"),
-        _variant("core-per-source", human_scale="source"),
-        _variant("core-half-normal-2", human_prior="half_normal_2"),
-        _variant("core-half-cauchy-1", human_prior="half_cauchy_1"),
-        _variant("core-noise-growth", noise_growth=True),
-        _variant("core-rounding", rounding=True),
-        _variant("core-estimate-bias", estimate_bias=True),
-        _variant("core-discrimination", discrimination=True),
-        _variant("core-pooled", pooling="all"),
-        _variant("core-pooled-lab", pooling="lab"),
-        _variant("core-pooled-family", pooling="family"),
-        _variant("core-continuous", scores="continuous"),
-    )
+# Spellings of earlier versions.
+FORMER_NAMES: Mapping[str, str] = {
+    "frequentist": "regression",
+    "grid": "exact",
+    "hierarchical": "core",
+    "core-censor": "core:failures=censor",
+    "core-residual-task": "core:residual=task",
+    "core-residual-family": "core:residual=family",
+    "core-student-t": "core:noise=student_t",
+    "core-weibull": "core:noise=weibull",
+    "core-per-source": "core:human_scale=source",
+    "core-half-normal-2": "core:human_prior=half_normal_2",
+    "core-half-cauchy-1": "core:human_prior=half_cauchy_1",
+    "core-noise-growth": "core:noise_growth=true",
+    "core-rounding": "core:rounding=true",
+    "core-estimate-bias": "core:estimate_bias=true",
+    "core-discrimination": "core:discrimination=true",
+    "core-pooled": "core:pooling=all",
+    "core-pooled-lab": "core:pooling=lab",
+    "core-pooled-family": "core:pooling=family",
+    "core-continuous": "core:scores=continuous",
 }
-DEFAULT_CONTENDERS = ("frequentist", "grid", "core", "full")
+
+
+def current_name(text: str, note: Callable[[str], None] = lambda sentence: None) -> str:
+    """Return a method as it is spelt now; `note` is given a sentence if it was spelt otherwise."""
+    if (name := FORMER_NAMES.get(text)) is None:
+        return text
+    note(f"method {text} is now called {name}")
+    return name
+
+
+def find_method(text: str) -> Method:
+    """Return the method of a name, with its options if it has any.
+
+    Raises
+    ------
+    InputError
+        An unknown name or option, or a value that the option does not take.
+    """
+    from tidegauge.horizon.methods.base import Climatology
+    from tidegauge.horizon.methods.exact import Exact
+    from tidegauge.horizon.methods.hierarchical import Hierarchical
+    from tidegauge.horizon.methods.regression import Regression, RegressionOptions
+
+    text = current_name(text)
+    name, _, given = text.partition(":")
+    try:
+        if name in MODELS:
+            choice = model_choice(name, given)
+            return Hierarchical(text, options=choice.options, priors=choice.priors)
+        if name == "regression":
+            usual = RegressionOptions()
+            return Regression(text, replace(usual, **_parse(given, _defaults(usual))))
+        if name in ("exact", BASELINE):
+            _parse(given, {})
+            return Exact() if name == "exact" else Climatology()
+    except InputError as error:
+        raise InputError(f"method={text}: {error}") from None
+    raise InputError(
+        f"method={text}: must be one of {', '.join(NAMES)}, or one with options, as "
+        "full:noise=student_t or core:failures=censor"
+    )
+
+
+def model_choice(name: str, given: str = "") -> ModelChoice:
+    """Return the model of ``core`` or ``full`` with the options of a variant, or of a file."""
+    if given.endswith((".yaml", ".yml")):
+        return resolve(model=name, file=Path(given))
+    return ModelChoice(replace(MODELS[name], **parse_variant(given)), model=name)
+
+
+def parse_variant(given: str) -> dict[str, Any]:
+    """Read the options of a model, as ``noise=student_t,rounding=true``."""
+    return _parse(given, _defaults(CORE))
+
+
+def variant_name(name: str, options: HorizonOptions) -> str:
+    """Return ``core`` or ``full`` with options as it is written: ``core:rounding=true``."""
+    usual, own = _defaults(MODELS[name]), _defaults(options)
+    changed = [f"{key}={str(own[key]).lower()}" for key in own if own[key] != usual[key]]
+    return ":".join([name, *filter(None, [",".join(changed)])])
+
+
+def _defaults(options: Any) -> dict[str, Any]:
+    return {field.name: getattr(options, field.name) for field in fields(options)}
+
+
+def _parse(given: str, usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Read ``name=value,name=value``, each value as what the option usually is."""
+    found = {}
+    for part in filter(None, given.split(",")):
+        name, _, value = part.partition("=")
+        if name not in usual:
+            known = f"choose from {', '.join(usual)}" if usual else "it takes none"
+            raise InputError(f"{name}: no such option; {known}")
+        found[name] = _value(name, value, usual[name])
+    return found
+
+
+def _value(name: str, text: str, usual: Any) -> Any:
+    if isinstance(usual, bool):
+        # Anything else is left to the options themselves, which name the values they take.
+        return {"true": True, "false": False}.get(text, text)
+    if isinstance(usual, str):
+        return text
+    try:
+        return type(usual)(text)
+    except ValueError:
+        raise InputError(f"{name}={text}: must be a number") from None

@@ -6,47 +6,103 @@ counts that is two multinomials and a binomial, so all replicates are drawn and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.logistic import LogisticFits, logistic_ridge
+from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.data.weights import run_weights
+from tidegauge.horizon.data.weights import SCHEMES, run_weights
 from tidegauge.horizon.horizons.estimate import Curves, Estimate
+from tidegauge.horizon.methods.base import Effort
 from tidegauge.progress import SILENT, Progress
 
 DEFAULT_REGULARISATION = 1e-5  # METR's TH1.1; their first paper used 0.1
-_MAX_STEPS = 60
+LENGTHS = ("given", "simex")
 _REPLICATES_AT_ONCE = 100
+# Ends of a 95 % interval to a few per cent of its width; simex refits each a hundred times.
+_SHORT_REPLICATES, _SHORT_SIMEX_REPLICATES = 200, 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionOptions:
-    """Choices of the regression: task weights, ridge on the slope, bootstrap replicates."""
+    """Choices of the regression.
+
+    Attributes
+    ----------
+    weighting : str
+        Task weights: ``invsqrt`` of the family's size, ``equal`` tasks, or ``none`` (equal runs).
+    regularisation : float
+        Ridge on the slope.
+    lengths : str
+        human_minutes as ``given``, or corrected for their noise by ``simex``.
+    replicates : int
+        Of the bootstrap.
+    """
 
     weighting: str = "invsqrt"
     regularisation: float = DEFAULT_REGULARISATION
+    lengths: str = "given"
     replicates: int = 1000
-    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("weighting", SCHEMES), ("lengths", LENGTHS)):
+            if (value := getattr(self, name)) not in allowed:
+                raise InputError(f"{name}={value}: must be one of {', '.join(allowed)}")
+        if not 0 < self.regularisation < math.inf:
+            raise InputError(f"regularisation={self.regularisation}: must be above 0")
+        if self.replicates < 1:
+            raise InputError(f"replicates={self.replicates}: must be at least 1")
 
 
 DEFAULT_REGRESSION = RegressionOptions()
 
 
 @dataclass(frozen=True)
-class LogisticFits:
-    """Fitted curves: intercept and slope in logits per log2 minute, one a row."""
+class Regression:
+    """METR's regression: the fitted curve at the file's own human_minutes."""
 
-    intercept: FloatArray
-    slope: FloatArray
+    name: str = "regression"
+    options: RegressionOptions = DEFAULT_REGRESSION
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options."""
+        return {"regression": self.options}
+
+    def fit(
+        self,
+        design: Design,
+        *,
+        effort: Effort = Effort.FULL,
+        seed: int = 1,
+        progress: Progress = SILENT,
+    ) -> Estimate:
+        """Regress; predictions of a fold need no bootstrap, so it has the least there is."""
+        from tidegauge.horizon.methods.simex import fit_simex  # which resamples as it is done here
+
+        simex = self.options.lengths == "simex"
+        short = _SHORT_SIMEX_REPLICATES if simex else _SHORT_REPLICATES
+        most = {Effort.FULL: self.options.replicates, Effort.SHORT: short, Effort.FOLD: 1}[effort]
+        options = replace(self.options, replicates=min(most, self.options.replicates))
+        if simex:
+            with progress.step("regressions with added noise"):
+                found = fit_simex(design, regression=options, seed=seed)
+        else:
+            found = fit_regression(design, options=options, seed=seed, progress=progress)
+        return replace(found, method=self.name)
 
 
 def fit_regression(
     design: Design,
     *,
     options: RegressionOptions = DEFAULT_REGRESSION,
+    seed: int = 1,
     progress: Progress = SILENT,
 ) -> Estimate:
     """Regress success on log2 human_minutes for each agent, with bootstrap replicates."""
@@ -58,7 +114,7 @@ def fit_regression(
         weights * (design.attempts - design.successes),
         ridge=options.regularisation,
     )
-    rng = np.random.default_rng(options.seed)
+    rng = np.random.default_rng(seed)
     intercepts, slopes = [], []
     with progress.step("bootstrap replicates", total=options.replicates) as step:
         for begin in range(0, options.replicates, _REPLICATES_AT_ONCE):
@@ -116,98 +172,3 @@ def resample(design: Design, n: int, rng: np.random.Generator) -> tuple[FloatArr
         where=design.attempts > 0,
     )
     return attempts.astype(float), rng.binomial(attempts, rate).astype(float)
-
-
-def logistic_ridge(
-    x: FloatArray, won: FloatArray, lost: FloatArray, *, ridge: float
-) -> LogisticFits:
-    """Fit many weighted logistic regressions on one predictor at once, by damped Newton.
-
-    Minimises ``-sum(won * log p + lost * log(1 - p)) + ridge / 2 * slope**2`` (the intercept is
-    free, as in scikit-learn).
-
-    Parameters
-    ----------
-    x : ndarray, shape (task,)
-    won, lost : ndarray, shape (..., task)
-        Weights of successes and failures.
-
-    Returns
-    -------
-    LogisticFits
-        Shapes (...). Where every run succeeds or fails the slope is 0 and the intercept infinite;
-        where there is no run at all both are NaN.
-    """
-    shape = won.shape[:-1]
-    won, lost = won.reshape(-1, x.size), lost.reshape(-1, x.size)
-    total = won + lost
-    weight = total.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        center = total @ x / weight
-        intercept = np.log(won.sum(axis=1)) - np.log(lost.sum(axis=1))
-    slope = np.zeros(weight.size)
-    mixed = np.flatnonzero(np.isfinite(intercept))
-    if mixed.size:
-        centred = x - center[mixed, None]
-        fitted = _newton(centred, won[mixed], total[mixed], intercept[mixed], ridge)
-        slope[mixed] = fitted[1]
-        intercept[mixed] = fitted[0] - fitted[1] * center[mixed]
-    slope[weight == 0] = np.nan
-    return LogisticFits(intercept.reshape(shape), slope.reshape(shape))
-
-
-def _newton(
-    x: FloatArray, won: FloatArray, total: FloatArray, intercept: FloatArray, ridge: float
-) -> tuple[FloatArray, FloatArray]:
-    """Iterate all rows together; rows that have converged take no more steps."""
-    a, b = intercept.copy(), np.zeros_like(intercept)
-    loss = _loss(x, won, total, a, b, ridge)
-    active = np.arange(a.size)
-    for _ in range(_MAX_STEPS):
-        xs, p = x[active], expit(a[active, None] + b[active, None] * x[active])
-        residual = won[active] - total[active] * p
-        curvature = total[active] * p * (1 - p)
-        gradient_a = residual.sum(axis=1)
-        gradient_b = (residual * xs).sum(axis=1) - ridge * b[active]
-        h_aa = curvature.sum(axis=1) + 1e-300
-        h_ab = (curvature * xs).sum(axis=1)
-        h_bb = (curvature * xs * xs).sum(axis=1) + ridge
-        determinant = np.maximum(h_aa * h_bb - h_ab * h_ab, 1e-300)
-        step_a = (h_bb * gradient_a - h_ab * gradient_b) / determinant
-        step_b = (h_aa * gradient_b - h_ab * gradient_a) / determinant
-        size = np.ones(active.size)
-        for _ in range(30):  # halve where the full step overshoots
-            trial = _loss(
-                xs,
-                won[active],
-                total[active],
-                a[active] + size * step_a,
-                b[active] + size * step_b,
-                ridge,
-            )
-            worse = ~(trial <= loss[active] + 1e-15 * np.abs(loss[active]))
-            if not worse.any():
-                break
-            size[worse] /= 2
-        a[active] += size * step_a
-        b[active] += size * step_b
-        gain = loss[active] - trial
-        loss[active] = trial
-        decrement = gradient_a * step_a + gradient_b * step_b
-        active = active[(decrement > 1e-14 * (1 + np.abs(trial))) & (gain > 0)]
-        if not active.size:
-            break
-    return a, b
-
-
-def _loss(
-    x: FloatArray,
-    won: FloatArray,
-    total: FloatArray,
-    a: FloatArray,
-    b: FloatArray,
-    ridge: float,
-) -> FloatArray:
-    eta = a[:, None] + b[:, None] * x
-    loss: FloatArray = (total * np.logaddexp(0, eta) - won * eta).sum(axis=1) + ridge / 2 * b * b
-    return loss

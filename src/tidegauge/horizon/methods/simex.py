@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.logistic import LogisticFits, logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import estimate_only
 from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.methods.regression import (
-    LogisticFits,
     RegressionOptions,
     bootstrap_estimate,
-    logistic_ridge,
     resample,
 )
 
@@ -98,6 +97,7 @@ def fit_simex(
     *,
     regression: RegressionOptions,
     options: SimexOptions = DEFAULT_SIMEX,
+    seed: int = 1,
 ) -> Estimate:
     """Regress as `fit_regression` does, and extrapolate every fit to lengths without noise.
 
@@ -106,7 +106,7 @@ def fit_simex(
     """
     sd = length_sd(design, options)
     weights = run_weights(design, regression.weighting)
-    rng = np.random.default_rng(regression.seed)
+    rng = np.random.default_rng(seed)
     attempts, successes = resample(design, regression.replicates, rng)
     won = weights * np.concatenate([design.successes[None], successes])
     lost = weights * np.concatenate(

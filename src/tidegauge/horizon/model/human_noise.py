@@ -12,7 +12,7 @@ from scipy.stats import t as student_t
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import rounded_up, task_source_index
+from tidegauge.horizon.model.observations import rounded_up, source_index
 from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES, HorizonOptions
 from tidegauge.horizon.model.parameters import Point
 
@@ -27,7 +27,7 @@ def noise_sd(
     """Return the scale of human noise at each task's length (..., task), log2 minutes."""
     sigma = np.asarray(point.sigma_human)
     if options.human_scale == "source":
-        sigma = sigma[..., task_source_index(design, options)]
+        sigma = sigma[..., source_index(design, options)]
     else:
         sigma = sigma[..., None]
     if point.noise_growth is not None:

@@ -10,8 +10,8 @@ from scipy.special import expit, gammaln
 
 from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import scored_successes
 from tidegauge.horizon.model.human_noise import duration_log_likelihood, failed_log_likelihood
+from tidegauge.horizon.model.observations import scored_successes
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import Point
 

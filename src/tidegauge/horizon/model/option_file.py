@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tidegauge.engine.priors import (
-    Prior,
-    gamma,
-    half_cauchy,
-    half_normal,
-    normal,
-    truncated_normal,
-)
+from tidegauge.engine.priors import MAKERS, Prior, kinds_like
 from tidegauge.errors import InputError
 from tidegauge.horizon.model.formulas import model_text
 from tidegauge.horizon.model.options import (
@@ -32,25 +25,16 @@ from tidegauge.io import read_yaml
 MODELS: Mapping[str, HorizonOptions] = {"core": CORE, "full": FULL}
 OPTION_NAMES = tuple(field.name for field in fields(HorizonOptions))
 PRIOR_NAMES = tuple(field.name for field in fields(HorizonPriors))
-CORE_TAKES = frozenset({"failures"})  # all else would not be the plan to the letter any more
-
-# A prior may be replaced by one with the same support: the density is written for that.
-_SAME_SUPPORT = (("half_normal", "half_cauchy", "gamma"), ("normal",), ("truncated_normal",))
-_MAKERS: Mapping[str, Callable[..., Prior]] = {
-    "normal": normal,
-    "half_normal": half_normal,
-    "half_cauchy": half_cauchy,
-    "truncated_normal": truncated_normal,
-    "gamma": gamma,
-}
+CORE_TAKES = frozenset({"failures"})  # what is fitted is still called core
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model as it was asked for."""
+    """A model as it was asked for; `model` is what it started from, ``core`` or ``full``."""
 
     options: HorizonOptions = CORE
     priors: HorizonPriors = DEFAULT_PRIORS
+    model: str = "core"
 
     @property
     def name(self) -> str:
@@ -99,15 +83,12 @@ def make_model(
         raise InputError(f"model={name}: must be one of {', '.join(MODELS)}")
     for option in options:
         _check_name(option, OPTION_NAMES, "option")
-    for parameter, prior in (priors or {}).items():
+    for parameter in priors or {}:
         _check_name(parameter, PRIOR_NAMES, "prior of")
-        usual = getattr(DEFAULT_PRIORS, parameter)
-        kinds = next(kinds for kinds in _SAME_SUPPORT if usual.kind in kinds)
-        if prior.kind not in kinds or prior.upper != usual.upper:
-            raise InputError(f"prior of {parameter}: must be {' or '.join(kinds)}, not {prior}")
     return ModelChoice(
         replace(MODELS[name], **options),  # type: ignore[arg-type]
         replace(DEFAULT_PRIORS, **(priors or {})),
+        model=name,
     )
 
 
@@ -141,8 +122,7 @@ def resolve(
     Raises
     ------
     InputError
-        An unknown name, a value of the wrong kind, or options for `core`; the message names the
-        file and the field.
+        An unknown name or a value of the wrong kind; the message names the file and the field.
     """
     content = _read_options(file) if file is not None else {}
     stated_model, stated_defaults = content.pop("model", "core"), content.pop("defaults", True)
@@ -152,22 +132,9 @@ def resolve(
     given = dict(flags or {})
     for name in given:
         _check_name(name, OPTION_NAMES, "option")
-    if model == "core":
-        _refuse_for_core(given, "--{}")
-        _refuse_for_core(content, f"{file}: {{}}")
     priors = _priors_of(content.pop("priors", {}), file) if file is not None else DEFAULT_PRIORS
     start = MODELS[model] if (stated_defaults if defaults is None else defaults) else CORE
-    return ModelChoice(replace(start, **{**content, **given}), priors)
-
-
-def _refuse_for_core(given: Mapping[str, Any], shown: str) -> None:
-    for name in given:
-        if name not in CORE_TAKES:
-            flag = name.replace("_", "-") if shown.startswith("--") else name
-            raise InputError(
-                f"{shown.format(flag)}: core is fitted to the letter; --model full (in a file: "
-                "'model: full') takes options, with --no-defaults ('defaults: false') no others"
-            )
+    return ModelChoice(replace(start, **{**content, **given}), priors, model)
 
 
 def _read_options(file: Path) -> dict[str, Any]:
@@ -204,12 +171,12 @@ def _priors_of(content: Any, file: Path) -> HorizonPriors:
 
 def _prior_of(name: str, value: Any, file: Path) -> Prior:
     where, usual = f"{file}: priors: {name}", getattr(DEFAULT_PRIORS, name)
-    kinds = next(kinds for kinds in _SAME_SUPPORT if usual.kind in kinds)
+    kinds = kinds_like(usual)
     kind: Any = value.get("kind") if isinstance(value, dict) else None
     if kind not in kinds:
         shown = "none is given" if kind is None else f"not {kind}"
         raise InputError(f"{where}: kind must be {' or '.join(kinds)}, {shown}")
-    maker = _MAKERS[kind]
+    maker = MAKERS[kind]
     expected = tuple(inspect.signature(maker).parameters)
     given = {key: number for key, number in value.items() if key != "kind"}
     if set(given) != set(expected):

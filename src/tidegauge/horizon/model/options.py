@@ -52,6 +52,16 @@ class HorizonPriors:
     trend_log_height: Prior = normal(2.7, 0.5)  # ln of the height of the logistic, log2 minutes
     trend_middle: Prior = normal(0, 3)  # years from the mean date
 
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            prior, usual = getattr(self, field.name), field.default
+            if isinstance(usual, Prior) and prior.support != usual.support:
+                low, high = usual.support
+                raise InputError(
+                    f"priors: {field.name}: {prior}: must be a prior of values from {low:g} to "
+                    f"{high:g}, as {usual}"
+                )
+
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "residual": ("none", "task", "family"),

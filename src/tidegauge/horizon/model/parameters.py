@@ -13,8 +13,9 @@ import numpy as np
 from scipy.special import expit
 
 from tidegauge.arrays import FloatArray, IntArray
-from tidegauge.horizon.data.agents import group_names
+from tidegauge.engine.priors import Prior, uniform_logit
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.observations import groups_of, sources_of
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 
 # The blocks of the vector in their order; those before mu_family have priors of their own.
@@ -86,18 +87,6 @@ class Layout(NamedTuple):
 def is_log(name: str) -> bool:
     """Tell whether the vector holds the logarithm of a block."""
     return name.startswith("sigma_") or name == "nu_minus_one"
-
-
-def sources_of(design: Design, options: HorizonOptions) -> tuple[str, ...]:
-    """Return the task sources that have a sigma_human of their own; one for all if shared."""
-    return tuple(sorted(set(design.task_source))) if options.human_scale == "source" else ("all",)
-
-
-def groups_of(design: Design, options: HorizonOptions) -> tuple[str, ...]:
-    """Return the groups of agents that have a level of their own."""
-    if options.pooling not in ("lab", "family"):
-        return ()
-    return tuple(sorted(set(group_names(design, options.pooling))))
 
 
 def layout_of(design: Design, options: HorizonOptions) -> Layout:
@@ -219,6 +208,13 @@ def _constrained(values: FloatArray, name: str, layout: Layout) -> FloatArray:
     if name in DIMS or (name == "sigma_human" and layout.per_source):
         return values
     return values[..., 0]
+
+
+def prior_of(name: str, priors: HorizonPriors) -> Prior:
+    """Return the prior of a scalar by the name of its block."""
+    # The kink lies anywhere between the first and the last date.
+    prior: Prior = uniform_logit() if name == "trend_kink" else getattr(priors, name)
+    return prior
 
 
 def priors_in_effect(options: HorizonOptions, point: Point) -> list[str]:

@@ -13,10 +13,8 @@ import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable as Tensor
 from scipy.special import expit
 
-from tidegauge.engine.variables import variable
-from tidegauge.horizon.data.agents import group_names
-from tidegauge.horizon.data.counts import RE_BENCH
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.observations import groups_of, scored_successes, sources_of
 from tidegauge.horizon.model.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -67,17 +65,17 @@ def model_graph(model: pm.Model) -> str:
 def _coords(design: Design, options: HorizonOptions) -> dict[str, object]:
     coords = {**design.coords, "cell": range(int((design.attempts > 0).sum()))}
     if options.human_scale == "source":
-        coords["source"] = sorted(set(design.task_source))
-    if options.pooling in ("lab", "family"):
-        coords["group"] = sorted(set(group_names(design, options.pooling)))
+        coords["source"] = sources_of(design, options)
+    if groups := groups_of(design, options):
+        coords["group"] = groups
     return coords
 
 
 def _add_length_scales(priors: HorizonPriors) -> tuple[Tensor, Tensor, Tensor]:
     """Add mean and spread of the families' lengths, and the spread of tasks within one."""
-    mu_global = variable("mu_global", priors.mu_global)
-    sigma_global = variable("sigma_global", priors.sigma_global)
-    return mu_global, sigma_global, variable("sigma_family", priors.sigma_family)
+    mu_global = priors.mu_global.to_pymc("mu_global")
+    sigma_global = priors.sigma_global.to_pymc("sigma_global")
+    return mu_global, sigma_global, priors.sigma_family.to_pymc("sigma_family")
 
 
 def _add_tasks(
@@ -102,16 +100,16 @@ def _add_residual(design: Design, priors: HorizonPriors, options: HorizonOptions
         return 0.0
     centre = 0.0
     if options.residual == "family":
-        sigma = variable("sigma_residual_family", priors.sigma_residual_family)
+        sigma = priors.sigma_residual_family.to_pymc("sigma_residual_family")
         centre = pm.Normal("residual_family", 0.0, sigma, dims="family")[design.task_family]
-    sigma_task = variable("sigma_residual_task", priors.sigma_residual_task)
+    sigma_task = priors.sigma_residual_task.to_pymc("sigma_residual_task")
     return pm.Normal("residual", centre, sigma_task, dims="task")
 
 
 def _add_discrimination(priors: HorizonPriors, options: HorizonOptions) -> Tensor | None:
     if not options.discrimination:
         return None
-    sigma = variable("sigma_discrimination", priors.sigma_discrimination)
+    sigma = priors.sigma_discrimination.to_pymc("sigma_discrimination")
     return pm.Normal("log_discrimination", 0.0, sigma, dims="task")
 
 
@@ -133,20 +131,10 @@ def _observe_successes(
         design.attempts[attempted],
         logp=_binomial_log_probability,
         random=_draw_binomial,
-        observed=_successes(design, options)[attempted],
+        observed=scored_successes(design, options)[attempted],
         class_name="Binomial",
         dims="cell",
     )
-
-
-def _successes(design: Design, options: HorizonOptions) -> np.ndarray:
-    """Return what counts as the successes of each cell: counts, or sums of continuous scores."""
-    if options.scores == "continuous":
-        return design.score_sum
-    if options.scores == "re_bench":
-        by_score = np.array([source == RE_BENCH for source in design.task_source])
-        return np.where(by_score, design.score_sum, design.successes)
-    return design.successes
 
 
 def _binomial_log_probability(k: Tensor, eta: Tensor, n: Tensor) -> Tensor:

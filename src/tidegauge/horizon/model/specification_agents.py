@@ -9,10 +9,14 @@ from pymc.distributions.transforms import Interval
 from pytensor.tensor import TensorVariable as Tensor
 
 from tidegauge.arrays import FloatArray
-from tidegauge.engine.variables import variable
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.agents import group_names
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.observations import (
+    group_index,
+    groups_of,
+    in_joint_prior,
+    trend_years,
+)
 from tidegauge.horizon.model.options import HINGE_YEARS, HorizonOptions, HorizonPriors
 
 
@@ -21,33 +25,32 @@ def add_agents(
 ) -> tuple[Tensor, Tensor]:
     """Add alpha and beta of each agent, with the priors that the options name."""
     if options.pooling == "none" and options.trend == "none":
-        alpha = variable("alpha", priors.alpha, dims="agent")
-        return alpha, variable("beta", priors.beta, dims="agent")
+        alpha = priors.alpha.to_pymc("alpha", dims="agent")
+        return alpha, priors.beta.to_pymc("beta", dims="agent")
     pooled = options.pooling != "none"
     beta = (
         _add_pooled_slopes(design, priors, options)
         if pooled
-        else variable("beta", priors.beta, dims="agent")
+        else priors.beta.to_pymc("beta", dims="agent")
     )
-    years = design.agent_years if design.agent_years.size else np.full(len(design.agents), np.nan)
-    log2_horizon = _add_trend(priors, options, years)
-    if options.pooling in ("lab", "family"):
+    log2_horizon = _add_trend(priors, options, trend_years(design, options))
+    if groups_of(design, options):
         log2_horizon = log2_horizon + _add_group_effects("horizon", design, priors, options)
     # A horizon is -alpha / beta: given beta, a normal horizon is a normal alpha.
     centre = -beta * log2_horizon
-    spread = -beta * variable("sigma_horizon", priors.sigma_horizon)
+    spread = -beta * priors.sigma_horizon.to_pymc("sigma_horizon")
     if not pooled:
-        dated = ~np.isnan(years)
-        centre = pt.switch(dated, centre, priors.alpha.mu)
-        spread = pt.switch(dated, spread, priors.alpha.sd)
+        joint = in_joint_prior(design, options)
+        centre = pt.switch(joint, centre, priors.alpha.mu)
+        spread = pt.switch(joint, spread, priors.alpha.sd)
     return pm.Normal("alpha", centre, spread, dims="agent"), beta
 
 
 def _add_pooled_slopes(design: Design, priors: HorizonPriors, options: HorizonOptions) -> Tensor:
     """Add slopes whose log steepness is normal around a common mean."""
-    centre = variable("mu_slope", priors.mu_slope)
-    sigma = variable("sigma_slope", priors.sigma_slope)
-    if options.pooling in ("lab", "family"):
+    centre = priors.mu_slope.to_pymc("mu_slope")
+    sigma = priors.sigma_slope.to_pymc("sigma_slope")
+    if groups_of(design, options):
         centre = centre + _add_group_effects("slope", design, priors, options)
     return pm.CustomDist(
         "beta",
@@ -69,16 +72,14 @@ def _add_group_effects(
     kind: str, design: Design, priors: HorizonPriors, options: HorizonOptions
 ) -> Tensor:
     """Return each agent's share in its lab's or model family's own level."""
-    names = group_names(design, options.pooling)
-    groups = sorted(set(names))
-    sigma = variable(f"sigma_group_{kind}", getattr(priors, f"sigma_group_{kind}"))
+    sigma = getattr(priors, f"sigma_group_{kind}").to_pymc(f"sigma_group_{kind}")
     effect = pm.Normal(f"group_{kind}", 0.0, sigma, dims="group")
-    return effect[np.array([groups.index(name) for name in names])]
+    return effect[group_index(design, options)]
 
 
 def _add_trend(priors: HorizonPriors, options: HorizonOptions, years: FloatArray) -> Tensor:
     """Return the log2 horizon of the trend at each agent's date; at the mean date without one."""
-    level = variable("trend_level", priors.trend_level)
+    level = priors.trend_level.to_pymc("trend_level")
     dated = years[~np.isnan(years)]
     if options.trend == "none":
         return pt.full((years.size,), level)
@@ -88,15 +89,15 @@ def _add_trend(priors: HorizonPriors, options: HorizonOptions, years: FloatArray
             "or use trend=none"
         )
     t = np.where(np.isnan(years), 0.0, years)
-    rate = variable("trend_rate", priors.trend_rate)
+    rate = priors.trend_rate.to_pymc("trend_rate")
     if options.trend == "logistic":
         rise = _logistic_rise(priors, rate, t)
     else:
         rise = rate * t
         if options.trend == "quadratic":
-            rise = rise + 0.5 * variable("trend_bend", priors.trend_bend) * t**2
+            rise = rise + 0.5 * priors.trend_bend.to_pymc("trend_bend") * t**2
         elif options.trend == "kink":
-            change = variable("trend_change", priors.trend_change)
+            change = priors.trend_change.to_pymc("trend_change")
             kink = pm.Uniform("trend_kink", dated.min(), dated.max())
             rise = rise + change * HINGE_YEARS * pt.softplus((t - kink) / HINGE_YEARS)
     # Without a date, an agent is as if released on the mean date.
@@ -105,7 +106,7 @@ def _add_trend(priors: HorizonPriors, options: HorizonOptions, years: FloatArray
 
 def _logistic_rise(priors: HorizonPriors, rate: Tensor, t: FloatArray) -> Tensor:
     """Return a logistic curve that is 0 at year 0 and steepest, at `rate`, in the middle."""
-    height = pt.exp(variable("trend_log_height", priors.trend_log_height))
-    middle = variable("trend_middle", priors.trend_middle)
+    height = pt.exp(priors.trend_log_height.to_pymc("trend_log_height"))
+    middle = priors.trend_middle.to_pymc("trend_middle")
     steepness = 4 * rate / height
     return height * (pt.sigmoid(steepness * (t - middle)) - pt.sigmoid(-steepness * middle))

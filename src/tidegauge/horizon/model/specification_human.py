@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable as Tensor
 
-from tidegauge.engine.variables import variable
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
+from tidegauge.horizon.model.observations import failed_runs, rounded_up, source_index
+from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES, HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.specification_noise import (
     Noise,
     NormalNoise,
     StudentNoise,
     WeibullNoise,
 )
-
-_GROWTH_CENTRE = 5.0  # log2 minutes: where sigma_human is meant if the noise grows with length
-_SAME_MINUTES = 1e-6
 
 
 class HumanScales(NamedTuple):
@@ -34,13 +29,12 @@ class HumanScales(NamedTuple):
 def add_human_scales(design: Design, priors: HorizonPriors, options: HorizonOptions) -> HumanScales:
     """Add sigma_human, one or one per source, and sigma_estimate."""
     if options.human_scale == "source":
-        sources = sorted(set(design.task_source))
-        of_task = np.array([sources.index(source) for source in design.task_source])
-        durations = variable("sigma_human", priors.sigma_human, dims="source")[of_task]
+        by_source = priors.sigma_human.to_pymc("sigma_human", dims="source")
+        durations = by_source[source_index(design, options)]
     else:
-        shared = variable("sigma_human", priors.sigma_human)
+        shared = priors.sigma_human.to_pymc("sigma_human")
         durations = pt.full((len(design.tasks),), shared)
-    return HumanScales(durations, variable("sigma_estimate", priors.sigma_estimate))
+    return HumanScales(durations, priors.sigma_estimate.to_pymc("sigma_estimate"))
 
 
 def observe_human_times(
@@ -53,10 +47,10 @@ def observe_human_times(
     """Add what shapes the noise, and what people did and estimated."""
     scale, noise = scales.durations, _add_noise(priors, options)
     if options.noise_growth:
-        growth = variable("noise_growth", priors.noise_growth)
-        scale = scale * 2 ** (growth * (mu_task - _GROWTH_CENTRE))
+        growth = priors.noise_growth.to_pymc("noise_growth")
+        scale = scale * 2 ** (growth * (mu_task - USUAL_LOG2_MINUTES))
     _observe_runs(design, options, mu_task, scale, noise)
-    bias = variable("delta_estimate", priors.delta_estimate) if options.estimate_bias else 0.0
+    bias = priors.delta_estimate.to_pymc("delta_estimate") if options.estimate_bias else 0.0
     if design.estimate_task.size:
         pm.Normal(
             "log2_estimate",
@@ -65,28 +59,28 @@ def observe_human_times(
             observed=design.estimate_log2,
             dims="estimate",
         )
-    if options.censors_failures and design.failed_task.size:
-        # A failed run says only that the task takes longer than it lasted.
-        failed = design.failed_task
-        cut = (design.failed_log2 - mu_task[failed]) / scale[failed]
+    failed, failed_log2 = failed_runs(design, options)
+    if failed.size:
+        # A failed run tells only that the task takes longer than it lasted.
+        cut = (failed_log2 - mu_task[failed]) / scale[failed]
         pm.Potential("log2_failed", noise.log_survival(cut), dims="failed")
 
 
 def _add_noise(priors: HorizonPriors, options: HorizonOptions) -> Noise:
     if options.noise == "student_t":
-        return StudentNoise(nu=1 + variable("nu_minus_one", priors.nu_minus_one))
+        return StudentNoise(nu=1 + priors.nu_minus_one.to_pymc("nu_minus_one"))
     return WeibullNoise() if options.noise == "weibull" else NormalNoise()
 
 
 def _observe_runs(
     design: Design, options: HorizonOptions, mu_task: Tensor, scale: Tensor, noise: Noise
 ) -> None:
-    minutes, task = 2.0**design.run_log2, design.run_task
-    rounded = options.rounding & _whole(minutes)
+    task, log2, upper = design.run_task, design.run_log2, rounded_up(design, options)
+    rounded = upper != log2
     if rounded.any():
         # A run of m whole minutes took from m to m + 1 of them: a probability, not a density.
-        whole, at = np.round(minutes[rounded]), task[rounded]
-        low, high = ((np.log2(edge) - mu_task[at]) / scale[at] for edge in (whole, whole + 1))
+        at = task[rounded]
+        low, high = ((edge[rounded] - mu_task[at]) / scale[at] for edge in (log2, upper))
         pm.Potential("log2_duration_rounded", noise.log_interval(low, high))
     if not rounded.all():
         exact = task[~rounded]
@@ -94,11 +88,6 @@ def _observe_runs(
             "log2_duration",
             mu_task[exact],
             scale[exact],
-            observed=design.run_log2[~rounded],
+            observed=log2[~rounded],
             dims=None if rounded.any() else "run",
         )
-
-
-def _whole(minutes: NDArray[np.float64]) -> NDArray[np.bool_]:
-    whole = np.round(minutes)
-    return (np.abs(minutes - whole) <= _SAME_MINUTES) & (whole >= 1)

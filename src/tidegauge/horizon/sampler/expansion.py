@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import scored_successes, task_source_index
+from tidegauge.horizon.model.observations import scored_successes, source_index
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import MU_FAMILY, MU_SLOPE, Point, layout_of, unpack
 from tidegauge.horizon.sampler.expansion_agents import (
@@ -244,7 +244,7 @@ def _explained(
     family, task = 1 + design.task_family, 1 + n_families + np.arange(n_tasks)
     of_global, of_family = float(point.sigma_global) ** -2, float(point.sigma_family) ** -2
     sigma = np.asarray(point.sigma_human)
-    sigma = sigma[task_source_index(design, options)] if sigma.ndim else sigma
+    sigma = sigma[source_index(design, options)] if sigma.ndim else sigma
     estimates = np.bincount(design.estimate_task, minlength=n_tasks)
     data = human_count * sigma**-2 + estimates * float(point.sigma_estimate) ** -2
     ones_f, ones_t = np.ones(n_families), np.ones(n_tasks)

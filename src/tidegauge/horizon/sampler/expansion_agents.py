@@ -14,16 +14,13 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from tidegauge.arrays import FloatArray
-from tidegauge.horizon.data.agents import group_names
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.agents import trend_terms
 from tidegauge.horizon.density.buffer import (
     NOT_IN_TREND,
     TREND_KINDS,
-    agent_years,
-    in_joint_prior,
-    prior_of,
 )
+from tidegauge.horizon.model.observations import group_index, in_joint_prior, trend_years
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import (
     BLOCKS,
@@ -31,11 +28,9 @@ from tidegauge.horizon.model.parameters import (
     TREND_LEVEL,
     Layout,
     Point,
-    groups_of,
     layout_of,
+    prior_of,
 )
-
-_LOGIT_KINK_SD = 1.8  # of a logistic distribution
 
 
 @dataclass(frozen=True)
@@ -141,14 +136,14 @@ def horizons_told(
     steep, logit = -point.beta, agents.center[:n]
     variance = np.clip(1 / np.maximum(np.diag(told)[:n], 1e-9), 1e-6, 25.0)
     order = np.argsort(variance / steep**2, kind="stable")
-    names = np.array(group_names(design, options.pooling))
+    group = group_index(design, options)
     distance = agents.pivot + logit / steep - agents.trend
     own, among = float(point.sigma_horizon) ** 2, float(point.sigma_group_horizon or 0.0) ** 2
     found[5] = order
     for k, a in enumerate(order):
         if not agents.joint[a]:
             continue
-        earlier = order[:k][agents.joint[order[:k]] & (names[order[:k]] == names[a])]
+        earlier = order[:k][agents.joint[order[:k]] & (group[order[:k]] == group[a])]
         level_share = among / (earlier.size * among + own)
         spread = steep[a] ** 2 * own * (1 + level_share)
         share = max(spread / (spread + variance[a]), 1e-3)
@@ -190,14 +185,14 @@ def _shared_design(
     terms = np.array([_unconstrained(name, point, layout) for name in names[first:]])
     trend = np.zeros(n)
     if terms.size:
-        years = agent_years(design) if options.trend != "none" else np.full(n, np.nan)
+        years = trend_years(design, options)
         for a, year in enumerate(np.where(np.isnan(years), NOT_IN_TREND, years)):
             slopes = np.zeros(4)
             kind = TREND_KINDS[options.trend]
             ends = layout.first_year, layout.last_year
             trend[a] = trend_terms(kind, terms, year, *ends, slopes)
             horizon[a, first:] = slopes[: terms.size]
-    sds = [_LOGIT_KINK_SD if name == "trend_kink" else prior_of(name, priors).sd for name in names]
+    sds = [prior_of(name, priors).sd for name in names]
     return _SharedDesign(horizon, slope, np.array(sds) ** -2.0, trend)
 
 
@@ -220,9 +215,9 @@ def _among(
     """Return the precision of agents about what they share, levels of groups summed out."""
     n = joint.size
     covariance = float(scale) ** 2 * np.eye(n)
-    if group_scale is not None and groups_of(design, options):
-        names = np.array(group_names(design, options.pooling))
-        covariance += float(group_scale) ** 2 * (names[:, None] == names)
+    if group_scale is not None:
+        group = group_index(design, options)
+        covariance += float(group_scale) ** 2 * (group[:, None] == group)
     precision = np.zeros((n, n))
     precision[np.ix_(joint, joint)] = np.linalg.inv(covariance[np.ix_(joint, joint)])
     return precision

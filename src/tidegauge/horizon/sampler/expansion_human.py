@@ -9,8 +9,8 @@ from scipy.special import log_ndtr
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import human_runs
 from tidegauge.horizon.model.human_noise import noise_sd
+from tidegauge.horizon.model.observations import failed_runs, human_runs
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import Point
 
@@ -37,9 +37,8 @@ def human_moments(
     base = noise_sd(design, options, replace(point, noise_growth=None), mu)
     task = others[0].astype(np.int64)
     parts = [(task, *_run_terms(options, point, (others[1:].mean(axis=0) - mu[task]) / sd[task]))]
-    if options.censors_failures:
-        task = design.failed_task
-        parts.append((task, *_failed_terms(options, (design.failed_log2 - mu[task]) / sd[task])))
+    task, log2 = failed_runs(design, options)
+    parts.append((task, *_failed_terms(options, (log2 - mu[task]) / sd[task])))
     for task, weight, slope in parts:
         # One Newton step of each run's own log likelihood, weighed by its curvature.
         number = weight * (base[task] / sd[task]) ** 2

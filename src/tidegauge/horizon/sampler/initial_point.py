@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.logistic import logistic_ridge
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import agent_years, in_joint_prior, prior_of
-from tidegauge.horizon.methods.regression import logistic_ridge
+from tidegauge.horizon.model.observations import in_joint_prior, trend_years
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
-from tidegauge.horizon.model.parameters import BLOCKS, MU_FAMILY, Layout, is_log, layout_of
+from tidegauge.horizon.model.parameters import (
+    BLOCKS,
+    MU_FAMILY,
+    Layout,
+    is_log,
+    layout_of,
+    prior_of,
+)
 
 _SCALES = {"sigma_global": 2.0, "sigma_family": 1.5, "sigma_estimate": 1.5, "sigma_human": 1.2}
 
@@ -62,9 +69,9 @@ def _trend(design: Design, options: HorizonOptions, log2: FloatArray) -> dict[st
     joint = in_joint_prior(design, options)
     if not joint.any():
         return {}
-    years = agent_years(design)
+    years = trend_years(design, options)
     dated = joint & ~np.isnan(years)
-    if options.trend == "none" or dated.sum() < 2 or np.ptp(years[dated]) == 0:
+    if dated.sum() < 2 or np.ptp(years[dated]) == 0:
         return {"trend_level": float(np.median(log2[joint]))}
     rate, level = np.polyfit(years[dated], log2[dated], 1)
     return {"trend_level": float(level), "trend_rate": float(np.clip(rate, -3, 5))}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import InputError
-from tidegauge.horizon.methods.registry import BASELINE, CONTENDERS
-from tidegauge.horizon.methods.short_fits import REPLICATES, SHORT_SAMPLER
+from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER
+from tidegauge.horizon.methods.registry import BASELINE
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 from tidegauge.horizon.result import HorizonFit, HorizonResult
 from tidegauge.horizon.store.folder import (
@@ -31,8 +31,7 @@ from tidegauge.horizon.studies.scores import (
     tasks_table,
 )
 from tidegauge.horizon.trend.comparison import STACKED, TrendComparison, trend_outputs
-from tidegauge.horizon.trend.summary import FAN_LEVELS
-from tidegauge.horizon.trend.tables import COLUMNS
+from tidegauge.horizon.trend.summary import COLUMNS, FAN_LEVELS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +63,7 @@ def write_comparison(comparison: Comparison, folder: Path) -> None:
             "by": options.by,
             "folds": options.folds or "all",
             "baseline": BASELINE,
-            "methods": {name: CONTENDERS[name] for name in options.methods},
+            "methods": {method.name: method.settings for method in options.chosen},
             "priors": DEFAULT_PRIORS,
             "surest_probability": 1 - SUREST,
         },
@@ -83,7 +82,6 @@ def write_study(found: Study, folder: Path) -> None:
         "model": options.model,
         "priors": DEFAULT_PRIORS,
         "sampler": SHORT_SAMPLER,
-        "replicates": REPLICATES,
         "filters": found.runs.filters,
         "release_dates": bool(found.runs.release_dates),
     }

@@ -9,19 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.tables import horizons_table
-from tidegauge.horizon.methods.registry import (
-    BASELINE,
-    CONTENDERS,
-    DEFAULT_CONTENDERS,
-    Contender,
-)
-from tidegauge.horizon.studies.folds import KINDS, Fold, make_folds
-from tidegauge.horizon.studies.held_out import HeldOut, hold_out
+from tidegauge.horizon.methods.base import Method
+from tidegauge.horizon.methods.registry import BASELINE, NAMES, current_name, find_method
+from tidegauge.horizon.studies.held_out import KINDS, Fold, HeldOut, hold_out, make_folds
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
     from tidegauge.horizon.result import HorizonFit
 
 DEFAULT_FOLDS = 5
-HIGH_K = 0.7  # above it, leaving the cell out changes the posterior too much for a reweighting
 _HIGH_R_HAT = 1.1  # of a fold's short chains; a mean probability is then still good to a few %
 _HORIZON_COLUMNS = (
     *("agent", "method", "coefficient", "intercept", "p50", "p50q0.025", "p50q0.975"),
@@ -46,7 +41,8 @@ class CompareOptions:
     Attributes
     ----------
     methods : sequence of str
-        Names of `CONTENDERS`; the baseline always takes part in the held-out scores.
+        Names of the registry, variants such as ``full:noise=student_t`` included; the baseline
+        always takes part in the held-out scores.
     by : sequence of str
         Kinds of folds: ``task``, ``family``, ``agent``.
     folds : int or None
@@ -55,29 +51,27 @@ class CompareOptions:
         Processes for the folds; None for one a core.
     """
 
-    methods: Sequence[str] = DEFAULT_CONTENDERS
+    methods: Sequence[str] = NAMES
     by: Sequence[str] = KINDS
     folds: int | None = DEFAULT_FOLDS
     seed: int = 1
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        for name, given, known in (
-            ("method", self.methods, tuple(CONTENDERS)),
-            ("by", self.by, KINDS),
-        ):
+        for name, given, known in (("method", self.methods, NAMES), ("by", self.by, KINDS)):
             if not given:
                 raise InputError(f"{name}: none given; choose from {', '.join(known)}")
-            for value in given:
-                if value not in known:
-                    raise InputError(f"{name}={value}: must be one of {', '.join(known)}")
+        for kind in self.by:
+            if kind not in KINDS:
+                raise InputError(f"by={kind}: must be one of {', '.join(KINDS)}")
+        self.chosen  # noqa: B018 an unknown method is refused before anything is read
         if self.folds is not None and self.folds < 2:
             raise InputError(f"folds={self.folds}: must be at least 2, or all")
 
     @property
-    def contenders(self) -> list[Contender]:
+    def chosen(self) -> list[Method]:
         """The methods asked for, each once, in the order given."""
-        return [CONTENDERS[name] for name in dict.fromkeys(self.methods)]
+        return [find_method(name) for name in dict.fromkeys(map(current_name, self.methods))]
 
 
 DEFAULT_COMPARE = CompareOptions()
@@ -127,7 +121,7 @@ def compare(
     sampled = {name: found.fit for name, found in fitted.items() if found.fit is not None}
     held_out = hold_out(
         design,
-        [BASELINE, *options.contenders],
+        [find_method(BASELINE), *options.chosen],
         folds,
         seed=options.seed,
         workers=options.workers,
@@ -150,11 +144,9 @@ def _fit_all_runs(
     design: Design, options: CompareOptions, progress: Progress
 ) -> dict[str, Estimate]:
     fitted = {}
-    for contender in options.contenders:
-        progress.note(f"{contender.name}: all runs")
-        fitted[contender.name] = contender.fit(
-            design, seed=options.seed, quick=False, progress=progress
-        )
+    for method in options.chosen:
+        progress.note(f"{method.name}: all runs")
+        fitted[method.name] = method.fit(design, seed=options.seed, progress=progress)
     return fitted
 
 
@@ -204,7 +196,7 @@ def loo_table(sampled: Mapping[str, HorizonFit]) -> pd.DataFrame:
     """Return ``loo.csv``: PSIS-LOO over the (agent, task) cells of each sampled method.
 
     ``high_k`` counts the cells where leaving out by reweighting cannot be trusted. ``scores`` is
-    what a method was told of a run: elpd of binary and of continuous outcomes do not compare.
+    the outcome a method is fitted to: elpd of binary and of continuous ones do not compare.
     """
     import pandas as pd
 
@@ -221,7 +213,7 @@ def loo_table(sampled: Mapping[str, HorizonFit]) -> pd.DataFrame:
 def leave_cells_out(fit: HorizonFit) -> az.ELPDData:
     """Leave out each cell by reweighting the draws (PSIS); pointwise, in the order of the cells.
 
-    The other agents' runs of the task stay in: it asks nearly what folds by agent ask.
+    The other agents' runs of the task stay in, as they nearly do in folds by agent.
     """
     trace = fit.idata  # also silences the announcement that ArviZ makes when it is imported
     import arviz as az

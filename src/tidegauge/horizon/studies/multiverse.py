@@ -6,6 +6,7 @@ import datetime
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,13 @@ from tidegauge.arrays import FloatArray
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError, TideGaugeError
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.horizons.quantities import Interval, bounded, share_beyond
-from tidegauge.horizon.methods.short_fits import fit_universe
+from tidegauge.horizon.horizons.quantities import (
+    Interval,
+    bounded,
+    extrapolation_limits,
+    share_beyond,
+)
+from tidegauge.horizon.methods.base import Effort
 from tidegauge.horizon.studies.specifications import CHOICES, Universe, check_names
 from tidegauge.horizon.trend.least_squares import Trendline, fit_trendline
 from tidegauge.progress import SILENT, Progress
@@ -23,12 +29,10 @@ from tidegauge.progress import SILENT, Progress
 if TYPE_CHECKING:
     import pandas as pd
 
-_FACTOR_LOG2 = 6.0  # horizons beyond 64 times any task count as that in trends, as in the report
-
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one universe says.
+    """The horizons of one universe, or why it has none.
 
     Attributes
     ----------
@@ -95,17 +99,6 @@ class Multiverse:
         return [name for name in CHOICES if len(levels[name]) > 1]
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One universe: all that a worker process needs."""
-
-    number: int
-    universe: Universe
-    design: Design
-    dates: Mapping[str, datetime.date]
-    seed: int
-
-
 def explore(
     design: Design,
     universes: Sequence[Universe],
@@ -136,38 +129,48 @@ def explore(
     numbers = np.arange(len(universes))
     if sample is not None and sample < numbers.size:
         numbers = np.sort(np.random.default_rng(seed).choice(numbers, sample, replace=False))
-    jobs = [_Job(i + 1, universes[i], design, dates or {}, seed) for i in numbers.tolist()]
-    outcomes = parallel_map(_fit_job, jobs, workers=workers, label="universes", progress=progress)
+    outcomes = parallel_map(
+        partial(_fit_universe, design=design, dates=dates or {}, seed=seed),
+        [(number + 1, universes[number]) for number in numbers.tolist()],
+        workers=workers,
+        label="universes",
+        progress=progress,
+    )
     x = design.log2_minutes
     return Multiverse(tuple(outcomes), (float(x.min()), float(x.max())), seed)
 
 
-def _fit_job(job: _Job) -> Outcome:
+def _fit_universe(
+    numbered: tuple[int, Universe],
+    *,
+    design: Design,
+    dates: Mapping[str, datetime.date],
+    seed: int,
+) -> Outcome:
     began, cpu = time.perf_counter(), time.process_time()
-    x = job.design.log2_minutes
+    number, universe = numbered
     try:
-        found = fit_universe(
-            job.universe, job.universe.data_of(job.design, seed=job.seed), seed=job.seed
-        )
+        data = universe.data_of(design, seed=seed)
+        found = universe.fitted_by.fit(data, effort=Effort.SHORT, seed=seed)
     except TideGaugeError as error:
-        return Outcome(job.number, job.universe, reason=str(error))
-    except Exception as error:  # a sampler's own: the other universes must still be told
-        return Outcome(job.number, job.universe, reason=f"{type(error).__name__}: {error}")
+        return Outcome(number, universe, reason=str(error))
+    except Exception as error:  # a sampler's own: it must not stop the other universes
+        return Outcome(number, universe, reason=f"{type(error).__name__}: {error}")
     log2 = bounded(found.log2_horizons())
     return Outcome(
-        number=job.number,
-        universe=job.universe,
+        number=number,
+        universe=universe,
         agents=found.agents,
         p50=found.interval(),
-        beyond=share_beyond(log2, longest_minutes=float(job.design.human_minutes.max())),
+        beyond=share_beyond(log2, longest_minutes=float(design.human_minutes.max())),
         converged=found.converged,
         r_hat=found.r_hat,
         divergences=found.divergences,
         trend=fit_trendline(
-            [job.dates.get(agent) for agent in found.agents],
+            [dates.get(agent) for agent in found.agents],
             found.centre_log2(),
             log2,
-            limits_log2=(float(x.min()) - _FACTOR_LOG2, float(x.max()) + _FACTOR_LOG2),
+            limits_log2=extrapolation_limits(design.log2_minutes),
         ),
         seconds=time.perf_counter() - began,
         cpu_seconds=time.process_time() - cpu,

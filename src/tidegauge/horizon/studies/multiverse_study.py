@@ -71,7 +71,7 @@ def study(
 ) -> Study:
     """Fit every universe; everything is checked before the first fit."""
     design, dates = runs.design, runs.release_dates
-    grid = None if options.grid is None else read_grid(options.grid)
+    grid = None if options.grid is None else read_grid(options.grid, progress=progress)
     universes = default_grid(design) if grid is None else grid
     _check_trends(universes, options, bool(dates))
     if options.influence:

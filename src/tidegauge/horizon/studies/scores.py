@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BINS = 10
-# Each score, and what says that a difference in it may be chance.
+# Each score, and the column that marks a difference in it of less than two standard errors.
 SCORES = {
     "log_score": "within_error",
     "brier": "brier_within_error",
@@ -146,7 +146,7 @@ def tasks_table(cells: pd.DataFrame) -> pd.DataFrame:
     """Return ``tasks.csv``: held-out successes expected and seen per task, worst fitted first.
 
     ``residual`` is their difference over the binomial standard deviation of the sum: beyond about
-    three, the method is wrong about the task by more than the luck of its runs.
+    three, the method is wrong about the task by more than binomial variation.
     """
     cells = cells.assign(
         expected=cells["attempts"] * cells["probability"],

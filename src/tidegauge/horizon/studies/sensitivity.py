@@ -1,8 +1,8 @@
 """How much the priors decide: power-scaling of each, and refits under named alternatives.
 
-Power-scaling raises a prior (or the likelihood) to a power and asks how far the posterior of each
-agent's log2 p50 moves. Near 1 the draws are reweighted with Pareto smoothing, and the movement is
-the cumulative Jensen-Shannon distance per doubling of the power (Kallioinen and others 2023). At
+Power-scaling raises a prior (or the likelihood) to a power and measures how far the posterior of
+each agent's log2 p50 moves. Near 1 the draws are reweighted with Pareto smoothing, and the movement
+is the cumulative Jensen-Shannon distance per doubling of the power (Kallioinen and others 2023). At
 half and twice a prior's strength the draws are reweighted where that can be trusted, and the model
 is refitted where it cannot.
 """
@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.estimate import Estimate
-from tidegauge.horizon.methods.short_fits import fit_short
+from tidegauge.horizon.horizons.quantities import extrapolation_limits
+from tidegauge.horizon.methods.base import Effort
+from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.model.likelihood import log_likelihoods
 from tidegauge.horizon.model.options import (
     CORE,
@@ -32,7 +36,7 @@ from tidegauge.horizon.model.options import (
     with_human_prior,
 )
 from tidegauge.horizon.model.parameters import priors_in_effect
-from tidegauge.horizon.studies.influence import changes
+from tidegauge.horizon.studies.changes import p50_changes
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -42,7 +46,6 @@ if TYPE_CHECKING:
 
 LIKELIHOOD = "likelihood"
 SENSITIVE = 0.05  # distance per doubling of the power, above which a component matters
-HIGH_K = 0.7
 POWERS = (0.5, 2.0)
 COLUMNS = (
     *("kind", "parameter", "change", "agent", "p50_all", "p50", "log2_change", "change_error"),
@@ -62,16 +65,6 @@ ALTERNATIVES: Mapping[str, tuple[Prior, ...]] = {
     "sigma_residual_task": (half_normal(1), half_normal(4)),
     "sigma_discrimination": (half_normal(1),),
 }
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A refit under another prior of one parameter."""
-
-    design: Design
-    options: HorizonOptions
-    priors: HorizonPriors
-    seed: int
 
 
 def prior_sensitivity(
@@ -97,7 +90,10 @@ def prior_sensitivity(
 
     with progress.step("the fit whose priors are changed"):
         sampler = replace(DEFAULT_SAMPLER, draws=1000, chains=2)
-        base, fit = fit_short(design, options=options, priors=priors, sampler=sampler, seed=seed)
+        method = Hierarchical(options=options, priors=priors, short_sampler=sampler)
+        base = method.fit(design, effort=Effort.SHORT, seed=seed)
+    fit = base.fit
+    assert fit is not None, "a sampled estimate has its posterior"
     priors = with_human_prior(priors, options)
     powers, doubtful = _power_rows(replace(fit, priors=priors), base)
     refits = [("power", name, _power_text(name, power), power) for name, power in doubtful]
@@ -105,38 +101,33 @@ def prior_sensitivity(
     for name in priors_in_effect(fit.options, fit.point):
         for prior in ALTERNATIVES.get(name, ()):
             if prior != getattr(priors, name):
-                refits.append(("alternative", name, describe(prior), 1.0))
+                refits.append(("alternative", name, str(prior), 1.0))
                 planned.append(replace(priors, **{name: prior}))
     found = parallel_map(
-        _refit,
-        [_Job(design, options, changed, seed) for changed in planned],
+        partial(_refit, design=design, options=options, seed=seed),
+        planned,
         workers=workers,
         label="fits under other priors",
         progress=progress,
     )
     blocks = [powers]
     for (kind, name, text, _), other in zip(refits, found, strict=True):
-        block = changes(design, base, other).assign(kind=kind, parameter=name, change=text)
+        block = p50_changes(design, base, other).assign(kind=kind, parameter=name, change=text)
         blocks.append(block.assign(how="refitted", converged=base.converged and other.converged))
     table = pd.concat(blocks, ignore_index=True).reindex(columns=COLUMNS)
     return _with_verdicts(table)
 
 
-def _refit(job: _Job) -> Estimate:
-    return fit_short(job.design, options=job.options, priors=job.priors, seed=job.seed)[0]
+def _refit(
+    priors: HorizonPriors, *, design: Design, options: HorizonOptions, seed: int
+) -> Estimate:
+    method = Hierarchical(options=options, priors=priors)
+    return replace(method.fit(design, effort=Effort.SHORT, seed=seed), fit=None)
 
 
 def log_prior(prior: Prior, values: FloatArray) -> FloatArray:
-    """Return the log density of values (chain, draw, ...), up to a constant, summed per draw."""
-    match prior.kind:
-        case "half_cauchy":
-            logp = -np.log1p((values / prior.sd) ** 2)
-        case "gamma":
-            shape, rate = (prior.mu / prior.sd) ** 2, prior.mu / prior.sd**2
-            logp = (shape - 1) * np.log(values) - rate * values
-        case _:
-            logp = -0.5 * ((values - prior.mu) / prior.sd) ** 2
-    summed: FloatArray = logp.reshape(*values.shape[:2], -1).sum(axis=-1)
+    """Return the log density of values (chain, draw, ...), summed per draw."""
+    summed: FloatArray = prior.logpdf(values).reshape(*values.shape[:2], -1).sum(axis=-1)
     return summed
 
 
@@ -156,8 +147,7 @@ def _power_rows(fit: HorizonFit, base: Estimate) -> tuple[pd.DataFrame, list[tup
     import pandas as pd
 
     components = log_components(fit)
-    x = fit.design.log2_minutes  # a distance over tails of 1e9 minutes would see nothing else
-    log2 = np.clip(base.log2_horizons(), x.min() - 6, x.max() + 6)
+    log2 = np.clip(base.log2_horizons(), *extrapolation_limits(fit.design.log2_minutes))
     log2 = log2.reshape(*fit.point.alpha.shape)
     blocks, doubtful = [], []
     for name, logs in components.items():
@@ -175,12 +165,12 @@ def _power_rows(fit: HorizonFit, base: Estimate) -> tuple[pd.DataFrame, list[tup
         for power in POWERS:
             weights, k = _smoothed((power - 1) * logs)
             block = pd.DataFrame({**shared, "change": _power_text(name, power), "pareto_k": k})
-            if k > HIGH_K and _is_closed(getattr(fit.priors, name)):
+            if k > HIGH_K and getattr(fit.priors, name).powered(power) is not None:
                 doubtful.append((name, power))
                 blocks.append(block.assign(how="not to be trusted: see the refit"))
                 continue
             after = replace(base, weight=np.tile(weights[:, None], (1, len(base.agents))))
-            moved = changes(fit.design, base, after).drop(columns="change_error")
+            moved = p50_changes(fit.design, base, after).drop(columns="change_error")
             blocks.append(block.merge(moved, on="agent").assign(how="reweighted"))
     return pd.concat(blocks, ignore_index=True), doubtful
 
@@ -213,33 +203,12 @@ def _smoothed(log_weights: FloatArray) -> tuple[FloatArray, float]:
     return weights / weights.sum(), float(k)
 
 
-def _is_closed(prior: Prior) -> bool:
-    """Tell whether a power of the prior is a prior of the same kind."""
-    return prior.kind in ("normal", "half_normal", "truncated_normal")
-
-
 def _power_priors(priors: HorizonPriors, name: str, power: float) -> HorizonPriors:
-    prior: Prior = getattr(priors, name)
-    return replace(priors, **{name: replace(prior, sd=prior.sd / np.sqrt(power))})
+    return replace(priors, **{name: getattr(priors, name).powered(power)})
 
 
 def _power_text(name: str, power: float) -> str:
     return f"prior to the power {power:g}"
-
-
-def describe(prior: Prior) -> str:
-    """Return a prior as it is written in the documentation."""
-    match prior.kind:
-        case "half_normal":
-            return f"HalfNormal({prior.sd:g})"
-        case "half_cauchy":
-            return f"HalfCauchy({prior.sd:g})"
-        case "gamma":
-            return f"Gamma(mean {prior.mu:g}, sd {prior.sd:g})"
-        case "truncated_normal":
-            return f"Normal({prior.mu:g}, {prior.sd:g}) up to {prior.upper:g}"
-        case _:
-            return f"Normal({prior.mu:g}, {prior.sd:g})"
 
 
 def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
@@ -255,7 +224,7 @@ def _with_verdicts(table: pd.DataFrame) -> pd.DataFrame:
 
 def _verdict(row: Mapping[Any, Any], likelihood: float) -> str:
     if row["parameter"] == LIKELIHOOD:
-        return "weak likelihood" if row["sensitivity"] < SENSITIVE else "the data speak"
+        return "weak likelihood" if row["sensitivity"] < SENSITIVE else "likelihood informs"
     if row["sensitivity"] < SENSITIVE:
         return "not sensitive"
     both = likelihood >= SENSITIVE

@@ -19,28 +19,34 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import estimate_only, of_source, resample_tasks, subset_tasks
 from tidegauge.horizon.data.weights import SCHEMES
-from tidegauge.horizon.methods.regression import DEFAULT_REGULARISATION
+from tidegauge.horizon.methods.base import Method
+from tidegauge.horizon.methods.exact import Exact
+from tidegauge.horizon.methods.hierarchical import Hierarchical
+from tidegauge.horizon.methods.registry import NAMES, current_name
+from tidegauge.horizon.methods.regression import (
+    DEFAULT_REGRESSION,
+    DEFAULT_REGULARISATION,
+    Regression,
+    RegressionOptions,
+)
+from tidegauge.horizon.model.option_file import MODELS
 from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.io import read_yaml
+from tidegauge.progress import SILENT, Progress
 
-METHODS = ("frequentist", "grid", "hierarchical")
 ALL, WITHOUT, RESAMPLED = "all", "without ", "resampled "
 SHARED = ("estimates", "sources", "tasks")
 _REGRESSION = ("weighting", "regularisation", "lengths")
 _MODEL = tuple(option.name for option in fields(HorizonOptions))
 _FLAGS = tuple(name for name in _MODEL if isinstance(getattr(CORE, name), bool))
 APPLIES: Mapping[str, tuple[str, ...]] = {
-    "frequentist": (*_REGRESSION, *SHARED),
-    "grid": SHARED,
-    "hierarchical": (*_MODEL, *SHARED),
+    "regression": (*_REGRESSION, *SHARED),
+    "exact": SHARED,
+    "core": (*_MODEL, *SHARED),
+    "full": (*_MODEL, *SHARED),
 }
 CHOICES = ("method", *_REGRESSION, *_MODEL, *SHARED)
-_LEVELS = {
-    "method": METHODS,
-    "weighting": SCHEMES,
-    "lengths": ("given", "simex"),
-    "estimates": ("used", "dropped"),
-}
+_LEVELS = {"method": NAMES, "estimates": ("used", "dropped")}
 _RESAMPLES = 4
 _MOST = 100_000  # universes of one block; more is a slip, and would not end
 
@@ -55,13 +61,11 @@ class Universe:
     Attributes
     ----------
     method : str
-        ``frequentist``, ``grid`` or ``hierarchical``.
-    weighting, regularisation
-        Task weights and ridge of the regression.
-    lengths : str
-        The regression takes human_minutes as ``given``, or corrects for their noise by ``simex``.
+        One of `NAMES`.
+    regression : RegressionOptions
+        Task weights, ridge and lengths of ``regression``.
     model : HorizonOptions
-        Options of the hierarchical model.
+        Options of ``core`` or ``full``, all of them.
     estimates : str
         Tasks whose length is only an estimate are ``used``, or ``dropped`` with their runs.
     sources : str
@@ -70,10 +74,8 @@ class Universe:
         ``all``, or ``resampled N``: the N-th draw of families, then of tasks within them.
     """
 
-    method: str = "hierarchical"
-    weighting: str = "invsqrt"
-    regularisation: float = DEFAULT_REGULARISATION
-    lengths: str = "given"
+    method: str = "core"
+    regression: RegressionOptions = DEFAULT_REGRESSION
     model: HorizonOptions = field(default=CORE)
     estimates: str = "used"
     sources: str = ALL
@@ -83,8 +85,6 @@ class Universe:
         for name, allowed in _LEVELS.items():
             if (value := getattr(self, name)) not in allowed:
                 raise InputError(f"{name}={value}: must be one of {', '.join(allowed)}")
-        if not (0 < self.regularisation < math.inf):
-            raise InputError(f"regularisation={self.regularisation}: must be above 0")
         if self.sources != ALL and not self.sources.removeprefix(WITHOUT).strip():
             raise InputError(f"sources={self.sources}: name what is left out, as 'without SWAA'")
         if self.sources != ALL and not self.sources.startswith(WITHOUT):
@@ -96,12 +96,18 @@ class Universe:
     @property
     def choices(self) -> dict[str, Level]:
         """Every choice that applies to the method, in the order of `CHOICES`."""
+        homes = {**dict.fromkeys(_MODEL, self.model), **dict.fromkeys(_REGRESSION, self.regression)}
         known = {"method", *APPLIES[self.method]}
-        return {
-            name: getattr(self.model if name in _MODEL else self, name)
-            for name in CHOICES
-            if name in known
-        }
+        return {name: getattr(homes.get(name, self), name) for name in CHOICES if name in known}
+
+    @property
+    def fitted_by(self) -> Method:
+        """The method with this universe's options."""
+        if self.method == "regression":
+            return Regression(options=self.regression)
+        if self.method == "exact":
+            return Exact()
+        return Hierarchical(self.method, options=self.model)
 
     def data_of(self, design: Design, *, seed: int) -> Design:
         """Return the part of the data this universe looks at.
@@ -144,17 +150,23 @@ def expand(blocks: Iterable[Block]) -> tuple[Universe, ...]:
 
 
 def _universe(choices: Mapping[str, Level]) -> Universe:
-    method = str(choices.get("method", Universe.method))
-    if method in METHODS:
-        for name in choices:
-            if name not in ("method", *APPLIES[method]):
-                raise InputError(
-                    f"{name} is not a choice of method {method}, which has "
-                    f"{', '.join(APPLIES[method])}; give it in a block of its own method"
-                )
-    changed: dict[str, Any] = {name: choices[name] for name in choices if name in _MODEL}
-    own: dict[str, Any] = {name: choices[name] for name in choices if name not in _MODEL}
-    return Universe(model=replace(CORE, **changed), **own)
+    method = current_name(str(choices.get("method", Universe.method)))
+    for name in choices:
+        if name not in ("method", *APPLIES.get(method, CHOICES)):
+            raise InputError(
+                f"{name} is not a choice of method {method}, which has "
+                f"{', '.join(APPLIES[method])}; give it in a block of its own method"
+            )
+
+    def given(names: Sequence[str]) -> dict[str, Any]:
+        return {name: choices[name] for name in choices if name in names}
+
+    return Universe(
+        method=method,
+        regression=replace(DEFAULT_REGRESSION, **given(_REGRESSION)),
+        model=replace(MODELS.get(method, CORE), **given(_MODEL)),
+        **given(SHARED),
+    )
 
 
 def default_grid(design: Design) -> tuple[Universe, ...]:
@@ -179,20 +191,20 @@ def default_grid(design: Design) -> tuple[Universe, ...]:
     spared: Block = {"sources": [f"{WITHOUT}{name}"] if name else []}
     return expand(
         [
-            {"method": ["hierarchical"], **model, **estimates},
-            {"method": ["hierarchical"], **model, **spared},
-            {"method": ["frequentist"], **regression, **estimates},
-            {"method": ["frequentist"], **regression, **spared},
+            {"method": ["core"], **model, **estimates},
+            {"method": ["core"], **model, **spared},
+            {"method": ["regression"], **regression, **estimates},
+            {"method": ["regression"], **regression, **spared},
             {
-                "method": ["frequentist"],
+                "method": ["regression"],
                 "weighting": SCHEMES,
                 "lengths": ["simex"] if repeated else [],
             },
-            {"method": ["grid"], **estimates},
-            {"method": ["grid"], **spared},
-            {"method": ["hierarchical"], "residual": model["residual"], **again},
-            {"method": ["frequentist"], **again},
-            {"method": ["grid"], **again},
+            {"method": ["exact"], **estimates},
+            {"method": ["exact"], **spared},
+            {"method": ["core"], "residual": model["residual"], **again},
+            {"method": ["regression"], **again},
+            {"method": ["exact"], **again},
         ]
     )
 
@@ -224,8 +236,10 @@ def _known(design: Design) -> str:
     return f"the sources are {', '.join(sorted(set(design.task_source)))}, or name a family"
 
 
-def read_grid(path: Path) -> tuple[Universe, ...]:
+def read_grid(path: Path, *, progress: Progress = SILENT) -> tuple[Universe, ...]:
     """Read a grid from YAML: a list of blocks, each a mapping of choices to one or more levels.
+
+    Former names of methods are noted once each.
 
     Raises
     ------
@@ -236,16 +250,22 @@ def read_grid(path: Path) -> tuple[Universe, ...]:
     if isinstance(content, dict):
         content = [content]
     if not isinstance(content, list) or not content:
-        raise InputError(f"{path}: must be a list of blocks, as '- method: [grid, hierarchical]'")
+        raise InputError(f"{path}: must be a list of blocks, as '- method: [exact, core]'")
     universes: dict[Universe, None] = {}
+    noted: dict[str, None] = {}
     for number, block in enumerate(content, start=1):
         where = f"{path}: block {number}"
         if not isinstance(block, dict) or not block:
             raise InputError(f"{where}: must map choices to levels, as 'noise: [normal, weibull]'")
         try:
-            universes |= dict.fromkeys(expand([_parse_block(block)]))
+            parsed = _parse_block(block)
+            universes |= dict.fromkeys(expand([parsed]))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
+        for method in parsed.get("method", ()):
+            current_name(str(method), lambda sentence: noted.update({sentence: None}))
+    for sentence in noted:
+        progress.note(f"{path}: {sentence}")
     return tuple(universes)
 
 

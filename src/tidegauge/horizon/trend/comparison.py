@@ -26,7 +26,7 @@ from tidegauge.horizon.model.options import (
 from tidegauge.horizon.trend.draws import SHAPES, Trend, trend_of_fit
 from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
 from tidegauge.horizon.trend.prediction import Measured, TrendModel, measured_horizons
-from tidegauge.horizon.trend.tables import trend_files
+from tidegauge.horizon.trend.summary import trend_files
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tidegauge.engine.logistic import logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import with_agent_facts
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.horizons.quantities import log2_horizon
-from tidegauge.horizon.methods.regression import DEFAULT_REGULARISATION, logistic_ridge
+from tidegauge.horizon.methods.regression import DEFAULT_REGULARISATION
 from tidegauge.horizon.model.options import HorizonOptions
 
 FEWEST_DATED = 3  # a line through two points leaves nothing to tell its scatter by

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.horizon.data.agents import DAYS_PER_YEAR
 
 LEVELS = (0.025, 0.25, 0.75, 0.975)
-_DAYS_PER_YEAR = 365.25
 _FEWEST_AGENTS = 3
 _GRID = 41
 
@@ -65,19 +65,19 @@ def fit_trendline(
 
     Agents without a date or without a horizon are left out; None if fewer than three or all of
     one day are left.
-    Horizons outside `limits_log2` count as the limit: no data tell 1e-17 minutes from 1e-9, and
-    least squares would listen to nothing else.
+    Horizons outside `limits_log2` count as the limit: such values are pure extrapolation and would
+    dominate the regression.
     """
     day_of = np.array([np.nan if day is None else day.toordinal() for day in dates])
     dated = ~np.isnan(day_of) & ~np.isnan(log2_medians)
     days = day_of[dated]
     if days.size < _FEWEST_AGENTS or np.ptp(days) == 0:
         return None
-    years = days / _DAYS_PER_YEAR
+    years = days / DAYS_PER_YEAR
     centred = years - years.mean()
     weights = centred / (centred @ centred)
     grid_days = np.linspace(days.min(), days.max(), _GRID)
-    grid = grid_days / _DAYS_PER_YEAR - years.mean()
+    grid = grid_days / DAYS_PER_YEAR - years.mean()
     medians = np.clip(log2_medians[dated], *limits_log2)
     slope = float(medians @ weights)
     fan = fastest = slowest = rising = None

@@ -1,18 +1,24 @@
 """How well each shape of trend predicts agents it has not seen, from their measured horizons.
 
-An agent's log2 T50 was measured as m_a, give or take s_a, by a fit that knows of no trend. Given
+An agent's log2 T50 was measured as m_a, give or take s_a, by a fit without a trend. Given
 the scatter and the shape's bending parameters, m_a is a linear regression with normal priors: all
-else is integrated exactly, those few over points spread evenly over their prior. Leaving an agent
-out, or all later ones, is then exact as well: no draw is reweighted.
+else is integrated exactly, those few over quasi-random points. Leaving an agent out, or all later
+ones, is then exact as well: no draw is reweighted.
+
+Half of the points are even over the prior, so that no place that it allows is missed; the other
+half follow a wide t distribution around where the first half found the evidence to be. Every point
+carries the prior's density over that of the mixture as its weight.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import expit, logsumexp
 
 from tidegauge.arrays import FloatArray
@@ -21,7 +27,6 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.quantities import bounded, log2_horizon
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.trend.draws import COEFFICIENTS, hinge
-from tidegauge.horizon.trend.integration_points import Points, spread_points
 
 if TYPE_CHECKING:
     from tidegauge.horizon.result import HorizonFit
@@ -36,6 +41,12 @@ _BENDING = {
 }
 _LOG2_POINTS = {"linear": 8, "quadratic": 8, "kink": 11, "logistic": 14}
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+_POINTS_AT_ONCE = 8192
+_DEGREES = 5  # of the t distribution: its tails are heavier than those of any of these posteriors
+_WIDER = 2.0  # its covariance is that many times the one found
+_LEAST_VARIANCE = 3e-3  # in prior variances, should one point have had all the weight
+
+Support = Prior | tuple[float, float]  # a prior, or the two ends of an even one
 
 
 @dataclass(frozen=True)
@@ -112,10 +123,10 @@ class TrendModel:
         self._mu = np.array([prior.mu for prior in chosen], dtype=float)
         self._sd = np.array([prior.sd for prior in chosen], dtype=float)
         bounds = {"trend_kink": (float(measured.years.min()), float(measured.years.max()))}
-        bending: dict[str, Prior | tuple[float, float]] = {
+        bending: dict[str, Support] = {
             name: bounds.get(name) or getattr(priors, name) for name in _BENDING[shape]
         }
-        self._points = spread_points(
+        self._points = integration_points(
             {"sigma_horizon": priors.sigma_horizon, **bending},
             lambda points: self._regress(points, measured).log_evidence,
             log2_size=_LOG2_POINTS[shape],
@@ -265,3 +276,71 @@ class TrendModel:
 def _log_normal(distance: FloatArray, variance: FloatArray) -> FloatArray:
     density: FloatArray = -0.5 * (distance**2 / variance + np.log(variance)) - _HALF_LOG_2PI
     return density
+
+
+@dataclass(frozen=True)
+class Points:
+    """Values (point,) of every parameter, and the log of the points' weights."""
+
+    values: dict[str, FloatArray]
+    log_weight: FloatArray
+
+    def chunks(self) -> list[Points]:
+        """Cut the points into parts that memory holds."""
+        starts = range(0, self.log_weight.size, _POINTS_AT_ONCE)
+        cuts = [slice(start, start + _POINTS_AT_ONCE) for start in starts]
+        return [
+            Points({name: v[cut] for name, v in self.values.items()}, self.log_weight[cut])
+            for cut in cuts
+        ]
+
+
+def integration_points(
+    priors: Mapping[str, Support],
+    log_evidence: Callable[[Points], FloatArray],
+    *,
+    log2_size: int,
+    rng: np.random.Generator,
+) -> Points:
+    """Return 2 ** (`log2_size` + 1) points for the parameters named by their priors.
+
+    Parameters
+    ----------
+    log_evidence : callable
+        Of points, for all that is left to integrate; shape (point,).
+    """
+    dims = len(priors)
+    # Every parameter as the standard normal score of its place in its prior.
+    first = stats.norm.ppf(stats.qmc.Sobol(dims, seed=rng).random_base2(log2_size))
+    even = _points_at(first, priors, np.zeros(len(first)))
+    log_weight = np.concatenate([log_evidence(part) for part in even.chunks()])
+    weight = np.exp(log_weight - log_weight.max())
+    centre = np.average(first, axis=0, weights=weight)
+    found = np.cov(first.T, aweights=weight, ddof=0).reshape(dims, dims)
+    near = stats.multivariate_t(
+        centre, _WIDER * found + _LEAST_VARIANCE * np.eye(dims), df=_DEGREES
+    )
+    cube = stats.qmc.Sobol(dims + 1, seed=rng).random_base2(log2_size)
+    stretch = np.sqrt(_DEGREES / stats.chi2.ppf(cube[:, :1], _DEGREES))
+    second = centre + stats.norm.ppf(cube[:, 1:]) @ np.linalg.cholesky(near.shape).T * stretch
+    places = np.concatenate([first, second])
+    log_prior = stats.norm.logpdf(places).sum(axis=1)
+    log_mixture = np.logaddexp(log_prior, near.logpdf(places).ravel()) - np.log(2)
+    return _points_at(places, priors, log_prior - log_mixture)
+
+
+def _points_at(scores: FloatArray, priors: Mapping[str, Support], log_weight: FloatArray) -> Points:
+    # A score of nine standard deviations would be the end of the prior, which may be infinite.
+    places = np.clip(stats.norm.cdf(scores), 1e-15, 1 - 1e-15).T
+    values = {
+        name: prior_quantile(prior, place)
+        for (name, prior), place in zip(priors.items(), places, strict=True)
+    }
+    return Points(values, log_weight)
+
+
+def prior_quantile(prior: Support, place: FloatArray) -> FloatArray:
+    """Return the values of a prior at places between 0 and 1."""
+    if isinstance(prior, tuple):
+        return prior[0] + (prior[1] - prior[0]) * place
+    return prior.quantile(place)

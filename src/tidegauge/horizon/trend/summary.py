@@ -1,4 +1,4 @@
-"""What a trend says, from its draws: doubling time, dates reached, fan. Nothing is ever dropped.
+"""A trend in numbers and tables: doubling time, dates reached, fan. Nothing is ever dropped.
 
 A draw whose trend does not rise has an infinite doubling time, one that does not reach a length by
 LAST_YEAR reaches it never; both stay in every median and interval.
@@ -7,15 +7,19 @@ LAST_YEAR reaches it never; both stay in every median and interval.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
 from tidegauge.horizon.trend.draws import Trend, trend_value
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Human work in minutes: a day of 8 h, a week of 40 h, a month of 167 h, a year of 2,000 h.
 WORK_MINUTES = {
@@ -28,13 +32,14 @@ RATES = (0.5, 0.8)
 LAST_YEAR = 2100
 FAN_LEVELS = (0.025, 0.25, 0.5, 0.75, 0.975)
 EXTRAPOLATED_YEARS = 2.0
+COLUMNS = ("quantity", "median", "low", "high", "detail")
 _FAN_DATES = 61
 _STEP_DAYS = DAYS_PER_YEAR / 24
 _DRAWS_AT_ONCE = 500
 _LAST_DAY = float(datetime.date(LAST_YEAR, 1, 1).toordinal())
 
 
-class Estimate(NamedTuple):
+class CentralInterval(NamedTuple):
     """A median and the ends of a central interval."""
 
     median: float
@@ -53,25 +58,25 @@ class Reach:
     name: str
     minutes: float
     success: float
-    day: Estimate
+    day: CentralInterval
     never: float
 
 
 @dataclass(frozen=True)
 class TrendSummary:
-    """What a trend, or several stacked, say.
+    """A trend, or a mixture of several, in numbers.
 
     Attributes
     ----------
     interval : float
         Share of the draws that every interval holds.
-    doubling_months : Estimate
+    doubling_months : CentralInterval
         At `last_day`; infinite where the trend does not rise.
-    doublings_per_year : Estimate
+    doublings_per_year : CentralInterval
         The slope at `last_day`.
     rising : float
         Share of draws whose slope at `last_day` is above zero.
-    scatter : Estimate
+    scatter : CentralInterval
         Of agents around the trend, log2 minutes.
     reaches : tuple of Reach
         For every length of WORK_MINUTES at every rate of RATES.
@@ -82,20 +87,20 @@ class TrendSummary:
     n_agents: int
     first_day: float
     last_day: float
-    doubling_months: Estimate
-    doublings_per_year: Estimate
+    doubling_months: CentralInterval
+    doublings_per_year: CentralInterval
     rising: float
-    scatter: Estimate
+    scatter: CentralInterval
     reaches: tuple[Reach, ...]
 
 
 def doubling_months(
     trends: Sequence[Trend], weights: Sequence[float] = (1.0,), *, interval: float = 0.95
-) -> Estimate:
+) -> CentralInterval:
     """Return the doubling time at the last release; infinite where the trend does not rise."""
     slope = _last_slopes(trends)
     months = np.divide(12, slope, out=np.full(slope.size, np.inf), where=slope > 0)
-    return _estimate(months, _draw_weights(trends, weights), interval)
+    return _central(months, _draw_weights(trends, weights), interval)
 
 
 def summarise_trend(
@@ -109,7 +114,7 @@ def summarise_trend(
         days = np.concatenate([_days_reached(one, success) for one in trends])
         for (name, minutes), column in zip(WORK_MINUTES.items(), days.T, strict=True):
             never = float(share[np.isposinf(column)].sum())
-            reaches.append(Reach(name, minutes, success, _estimate(column, share, interval), never))
+            reaches.append(Reach(name, minutes, success, _central(column, share, interval), never))
     return TrendSummary(
         shape=first.shape if len(trends) == 1 else "stacked",
         interval=interval,
@@ -117,9 +122,9 @@ def summarise_trend(
         first_day=first.first_day,
         last_day=first.last_day,
         doubling_months=doubling_months(trends, weights, interval=interval),
-        doublings_per_year=_estimate(slope, share, interval),
+        doublings_per_year=_central(slope, share, interval),
         rising=float(share[slope > 0].sum()),
-        scatter=_estimate(np.concatenate([one.scatter for one in trends]), share, interval),
+        scatter=_central(np.concatenate([one.scatter for one in trends]), share, interval),
         reaches=tuple(reaches),
     )
 
@@ -162,9 +167,76 @@ def weighted_order_statistics(
     return found
 
 
-def _estimate(values: FloatArray, share: FloatArray, interval: float) -> Estimate:
+def trend_files(
+    trends: Sequence[Trend], weights: Sequence[float] = (1.0,)
+) -> dict[str, pd.DataFrame]:
+    """Return ``trend.csv`` and ``trend_fan.csv`` of a trend, or of several stacked."""
+    summary = summarise_trend(trends, weights)
+    fans = [trend_fan(trends, weights, success=success) for success in RATES]
+    return {"trend.csv": trend_table(summary), "trend_fan.csv": fan_table(fans)}
+
+
+def trend_table(summary: TrendSummary) -> pd.DataFrame:
+    """Return one row a quantity: its median, its interval, and what it is; all of them texts.
+
+    Months may be ``inf`` (no doubling); days are ISO dates, ``before ...`` the first release or
+    ``never by 2100``.
+    """
+    import pandas as pd
+
+    return pd.DataFrame(list(_rows(summary)), columns=list(COLUMNS))
+
+
+def _rows(summary: TrendSummary) -> Iterator[tuple[str, ...]]:
+    share = f"{summary.interval:.0%} interval"
+    last = day_text(summary.last_day, summary)
+    at = f"{summary.shape} trend of {summary.n_agents} agents, at the last release ({last})"
+    yield ("doubling_months", *_numbers(summary.doubling_months), f"{at}; {share}")
+    yield ("doublings_per_year", *_numbers(summary.doublings_per_year), f"{at}; {share}")
+    yield ("rising_share", f"{summary.rising:.6g}", "", "", "share of draws that rise there")
+    scatter = "standard deviation of agents around the trend, log2 minutes"
+    yield ("scatter_log2", *_numbers(summary.scatter), f"{scatter}; {share}")
+    for reach in summary.reaches:
+        name = f"{reach.name.replace(' ', '_')}_p{reach.success * 100:.0f}"
+        what = f"{reach.name} ({reach.minutes / 60:,.0f} h) at {reach.success:.0%} success"
+        days = (day_text(end, summary) for end in reach.day)
+        yield (f"date_{name}", *days, f"first day the trend reaches {what}; {share}")
+        detail = f"share of draws that do not reach {what} by {LAST_YEAR}"
+        yield (f"never_{name}", f"{reach.never:.6g}", "", "", detail)
+
+
+def _numbers(interval: CentralInterval) -> Iterator[str]:
+    return (f"{value:.6g}" for value in interval)
+
+
+def day_text(day: float, summary: TrendSummary) -> str:
+    """Return an ordinal day as an ISO date, or as what is known of it."""
+    if math.isinf(day):
+        first = datetime.date.fromordinal(round(summary.first_day))
+        return f"never by {LAST_YEAR}" if day > 0 else f"before {first.isoformat()}"
+    return datetime.date.fromordinal(round(day)).isoformat()
+
+
+def fan_table(fans: Sequence[Fan]) -> pd.DataFrame:
+    """Return the fans in minutes, one row a date and success rate."""
+    import pandas as pd
+
+    tables = []
+    for fan in fans:
+        with np.errstate(over="ignore", under="ignore"):
+            minutes = np.exp2(fan.log2)
+        days = [datetime.date.fromordinal(round(day)).isoformat() for day in fan.days]
+        columns = {f"q{level:g}": row for level, row in zip(FAN_LEVELS, minutes, strict=True)}
+        head = {"date": days, "success": fan.success, "extrapolated": fan.days > fan.last_day}
+        tables.append(pd.DataFrame({**head, **columns}))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _central(values: FloatArray, share: FloatArray, interval: float) -> CentralInterval:
     levels = (0.5, 0.5 - interval / 2, 0.5 + interval / 2)
-    return Estimate(*(float(end) for end in weighted_order_statistics(values, levels, share)))
+    return CentralInterval(
+        *(float(end) for end in weighted_order_statistics(values, levels, share))
+    )
 
 
 def _last_slopes(trends: Sequence[Trend]) -> FloatArray:

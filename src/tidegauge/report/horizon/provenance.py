@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tidegauge.engine.priors import Prior
 from tidegauge.engine.store import plain
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 from tidegauge.horizon.result import HorizonFit, HorizonResult
@@ -56,7 +57,11 @@ def methods(fit: HorizonResult) -> list[Block]:
     made = manifest_of(fit)
     settings = made.settings
     blocks: list[Block] = [Text(_paragraph(fit))]
-    facts = [("method", fit.method), ("seed", _seed(settings)), ("estimand", fit.estimand)]
+    facts = [
+        ("method", fit.method),
+        ("seed", str(settings.get("seed", "none"))),
+        ("estimand", fit.estimand),
+    ]
     if isinstance(fit, HorizonFit):
         chains, draws = fit.sampler.chains, fit.sampler.draws
         blocks.append(Text(f"Sampled by NUTS: {chains} chains of {draws:,} draws."))
@@ -72,12 +77,6 @@ def methods(fit: HorizonResult) -> list[Block]:
     blocks.append(Facts([(f"SHA-256 of {name}", digest) for name, digest in made.inputs.items()]))
     blocks += [Text(f"Note: {note}.") for note in made.notes]
     return blocks
-
-
-def _seed(settings: Mapping[str, Any]) -> str:
-    """Return the seed, where the method has one."""
-    found = (settings.get(part) for part in ("sampler", "regression"))
-    return next((str(one["seed"]) for one in found if isinstance(one, Mapping)), "none")
 
 
 def _paragraph(fit: HorizonResult) -> str:
@@ -143,11 +142,5 @@ def _items(value: Any) -> list[tuple[str, Any]]:
 def _prior_text(prior: Any) -> str:
     if not isinstance(prior, Mapping) or "kind" not in prior:
         return str(prior)
-    kind, mu, sd = prior["kind"], prior.get("mu", 0), prior.get("sd")
-    if str(kind).startswith("half_"):
-        return f"{str(kind).replace('_', '-')}({sd})"
-    upper = prior.get("upper", "inf")
-    bound = "" if upper == "inf" else f", at most {upper}"
-    if kind == "gamma":
-        return f"gamma of mean {mu:.4g} and sd {sd:.4g}"
-    return f"{str(kind).removeprefix('truncated_')}({mu}, {sd}){bound}"
+    upper = float(prior.get("upper", "inf"))
+    return str(Prior(prior["kind"], prior.get("mu", 0.0), prior["sd"], upper))

@@ -157,7 +157,7 @@ def comparison_charts(comparison: Comparison) -> dict[str, Any]:
         "horizons": alt.vconcat(*panels),
         "scores": scores_chart(scores_table(cells)),
         "calibration": calibration_chart(calibration_table(cells)),
-        "tasks": tasks_chart(tasks_table(cells), comparison.options.contenders[-1].name),
+        "tasks": tasks_chart(tasks_table(cells), comparison.options.chosen[-1].name),
     }
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.horizon.result import SUCCESS, HorizonResult
-from tidegauge.horizon.studies.compare import HIGH_K, Comparison
+from tidegauge.horizon.studies.compare import Comparison
 from tidegauge.horizon.studies.effects import choices_table
 from tidegauge.horizon.studies.multiverse import Multiverse, doubling_table, horizons_table
 from tidegauge.horizon.studies.multiverse_study import Study
@@ -18,8 +19,7 @@ from tidegauge.horizon.studies.recovery import TruthComparison
 from tidegauge.horizon.studies.scores import scores_table, tasks_table
 from tidegauge.horizon.studies.sensitivity import LIKELIHOOD
 from tidegauge.horizon.trend.comparison import TrendComparison, mixtures, shapes_table
-from tidegauge.horizon.trend.summary import TrendSummary, summarise_trend
-from tidegauge.horizon.trend.tables import day_text
+from tidegauge.horizon.trend.summary import TrendSummary, day_text, summarise_trend
 from tidegauge.report.durations import CENTURY_MONTHS
 
 _SHOWN_TASKS = 5
@@ -75,7 +75,7 @@ def comparison_text(comparison: Comparison) -> str:
         horizon_lines(comparison.horizons),
         score_lines(scores_table(cells)),
         loo_lines(comparison.loo),
-        _task_lines(tasks_table(cells), comparison.options.contenders[-1].name),
+        _task_lines(tasks_table(cells), comparison.options.chosen[-1].name),
     ]
     return "\n\n".join("\n".join(lines) for lines in map(list, blocks) if lines)
 
@@ -83,18 +83,19 @@ def comparison_text(comparison: Comparison) -> str:
 def horizon_lines(table: pd.DataFrame) -> Iterator[str]:
     """Yield each method's horizons side by side, a few methods at a time."""
     methods = list(dict.fromkeys(table["method"]))
+    column = max(30, *(len(method) + 1 for method in methods))
     width = max(len("agent"), *(len(agent) for agent in table["agent"]))
     for name, percent in (("p50", 50), ("p80", 80)):
         yield f"{percent} % horizon in minutes (95 % interval)"
         for first in range(0, len(methods), _ABREAST):
             abreast = methods[first : first + _ABREAST]
-            yield f"{'agent':<{width}}" + "".join(f"{method:>30}" for method in abreast)
+            yield f"{'agent':<{width}}" + "".join(f"{method:>{column}}" for method in abreast)
             for agent, rows in table[table["method"].isin(abreast)].groupby("agent", sort=False):
                 shown = [
                     f"{row[name]:.3g} ({row[f'{name}q0.025']:.3g} to {row[f'{name}q0.975']:.3g})"
                     for row in rows.to_dict("records")
                 ]
-                yield f"{agent:<{width}}" + "".join(f"{text:>30}" for text in shown)
+                yield f"{agent:<{width}}" + "".join(f"{text:>{column}}" for text in shown)
 
 
 def score_lines(table: pd.DataFrame) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from tidegauge.cli.horizon import compare as horizon_compare
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon import read_runs
-from tidegauge.horizon.methods.registry import CONTENDERS, DEFAULT_CONTENDERS, Hierarchical
+from tidegauge.horizon.methods.base import Method
+from tidegauge.horizon.methods.hierarchical import Hierarchical
+from tidegauge.horizon.methods.registry import NAMES, VARIANTS, find_method
 from tidegauge.horizon.store.folder import OWNED
 from tidegauge.horizon.studies.compare import CompareOptions, compare
-from tidegauge.horizon.studies.folds import KINDS
+from tidegauge.horizon.studies.held_out import KINDS
 from tidegauge.report.horizon.terminal import loo_lines
 
 
@@ -37,8 +40,6 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_the_command_offers_what_the_library_has() -> None:
-    assert tuple(CONTENDERS) == horizon_compare._METHODS
-    assert horizon_compare._METHODS[:4] == DEFAULT_CONTENDERS
     assert horizon_compare._KINDS == KINDS
 
 
@@ -53,14 +54,14 @@ def test_all_is_every_method(
 
     monkeypatch.setattr("tidegauge.horizon.analysis.compare_methods", refuse)
     assert call(runs, "--out", tmp_path / "out", "--method", "core", "--method", "all").code == 2
-    assert [options.methods for options in asked] == [tuple(CONTENDERS)]
+    assert [options.methods for options in asked] == [[*NAMES, *VARIANTS]]
 
 
 def test_a_comparison_writes_every_file_and_prints_its_tables(
     call: Call, runs: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    methods = [x for name in ("frequentist", "grid", "core") for x in ("--method", name)]
+    methods = [x for name in ("regression", "exact", "core") for x in ("--method", name)]
     said = call(runs, "--out", out, "--folds", 2, *methods, "-q")
     assert said.code == 0, said.err
     assert sorted(path.name for path in out.iterdir()) == sorted(OWNED["compare"])
@@ -71,7 +72,7 @@ def test_a_comparison_writes_every_file_and_prints_its_tables(
     assert list(zip(horizons["agent"], horizons["method"], strict=True)) == [
         (agent, method)
         for agent in ("agent-a", "agent-b")
-        for method in ("frequentist", "grid", "core")
+        for method in ("regression", "exact", "core")
     ]
     assert (horizons["p50q0.025"] <= horizons["p50"]).all()
     scores = pd.read_csv(out / "scores.csv")
@@ -106,7 +107,14 @@ def test_a_fit_that_does_not_converge_exits_1_and_still_writes(
     call: Call, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hasty = SamplerConfig(draws=20, tune=20, chains=2)
-    monkeypatch.setitem(CONTENDERS, "core", Hierarchical(sampler=hasty, fold_sampler=hasty))
+
+    def hurried(name: str) -> Method:
+        method = find_method(name)
+        if isinstance(method, Hierarchical):
+            return replace(method, sampler=hasty, fold_sampler=hasty)
+        return method
+
+    monkeypatch.setattr("tidegauge.horizon.studies.compare.find_method", hurried)
     said = call(runs, "--out", tmp_path / "out", "--method", "core", "--by", "agent", "-q")
     assert said.code == 1
     assert "not converged: core on all runs" in said.err
@@ -118,7 +126,7 @@ def test_a_comparison_that_fails_leaves_the_earlier_files(
     call: Call, runs: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    assert call(runs, "--out", out, "--method", "frequentist", "--by", "task", "-q").code == 0
+    assert call(runs, "--out", out, "--method", "regression", "--by", "task", "-q").code == 0
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     bad = write_rows(tmp_path / "bad.jsonl", [agent_row(human_minutes=-1)])
     assert call(bad, "--out", out, "-q").code == 2
@@ -126,7 +134,7 @@ def test_a_comparison_that_fails_leaves_the_earlier_files(
 
 
 def test_the_same_seed_gives_the_same_answer_and_another_seed_other_folds(runs: Path) -> None:
-    choices = {"methods": ("frequentist", "grid"), "by": ("agent",), "folds": 2, "workers": 1}
+    choices = {"methods": ("regression", "exact"), "by": ("agent",), "folds": 2, "workers": 1}
     one, again, other = (
         compare(read_runs(runs), CompareOptions(**choices, seed=seed))  # type: ignore[arg-type]
         for seed in (7, 7, 8)
@@ -145,7 +153,7 @@ def test_the_same_seed_gives_the_same_answer_and_another_seed_other_folds(runs: 
         (("--folds", "2.5"), "at least 2, or all"),
         (("--folds", "some"), "at least 2, or all"),
         (("--by", "source"), "is not one of 'task', 'family', 'agent'"),
-        (("--method", "fuller"), "is not one of"),
+        (("--method", "fuller"), "method=fuller: must be one of regression, exact"),
         (("--seed", "-1"), "is not in the range"),
     ],
 )
@@ -204,13 +212,13 @@ def test_one_task_per_agent_leaves_nothing_to_learn_from(call: Call, tmp_path: P
 def test_one_family_is_compared_by_task_and_agent_with_a_note(tmp_path: Path) -> None:
     rows = [{**row, "task_family": "one"} for row in small_rows()]
     path = write_rows(tmp_path / "runs.jsonl", rows)
-    options = CompareOptions(methods=("frequentist",), folds=9, workers=1)
+    options = CompareOptions(methods=("regression",), folds=9, workers=1)
     found = compare(read_runs(path), options)
     assert list(dict.fromkeys(found.held_out.cells["by"])) == ["task", "agent"]
     assert any("by family: families with agent runs: 1," in note for note in found.notes)
     assert any("by task: 5 folds, there are no more" in note for note in found.notes)
     with pytest.raises(InputError, match="families with agent runs: 1,"):
-        compare(read_runs(path), CompareOptions(methods=("frequentist",), by=("family",)))
+        compare(read_runs(path), CompareOptions(methods=("regression",), by=("family",)))
 
 
 def test_agents_that_always_or_never_succeed_are_compared(tmp_path: Path) -> None:
@@ -219,7 +227,7 @@ def test_agents_that_always_or_never_succeed_are_compared(tmp_path: Path) -> Non
         own = [row for row in rows if row["alias"] == "agent-a"]
         rows += [{**row, "alias": alias, "score_binarized": score} for row in own]
     path = write_rows(tmp_path / "runs.jsonl", rows)
-    options = CompareOptions(methods=("frequentist", "grid"), folds=2, workers=1)
+    options = CompareOptions(methods=("regression", "exact"), folds=2, workers=1)
     cells = compare(read_runs(path), options).held_out.cells
     assert np.isfinite(cells[["log_score", "brier", "probability"]].to_numpy()).all()
 

@@ -168,7 +168,7 @@ def test_odd_but_valid_input_converges_and_says_what_was_done(
     assert [line.split("  ")[0] for line in said.out.splitlines()[1:]] == agents
 
 
-@pytest.mark.parametrize("method", ["frequentist", "grid"])
+@pytest.mark.parametrize("method", ["regression", "exact"])
 @pytest.mark.parametrize("name", ODD_INPUTS)
 def test_odd_but_valid_input_works_by_the_other_methods(
     call: Call, tmp_path: Path, name: str, method: str
@@ -241,7 +241,7 @@ def test_a_chart_that_fails_does_not_lose_the_fit(
     monkeypatch.setattr("tidegauge.report.charts.save_chart", fail)
     path, out = write_rows(tmp_path / "runs.jsonl", small_rows()), tmp_path / "out"
     with pytest.raises(RuntimeError, match="no chart today"):
-        main(["horizon", "fit", str(path), "--out", str(out), "--method", "grid", "--plots", "-q"])
+        main(["horizon", "fit", str(path), "--out", str(out), "--method", "exact", "--plots", "-q"])
     assert {"horizons.csv", "manifest.json"} <= set(os.listdir(out))
     assert os.listdir(out / "plots") == []
 
@@ -271,7 +271,10 @@ def test_a_fit_that_did_not_converge_writes_its_files_and_exits_1(
         (["fit", "{runs}", "--out", "{out}", "--tune", "-1"], "'--tune'"),
         (["fit", "{runs}", "--out", "{out}", "--seed", "-1"], "'--seed'"),
         (["fit", "{runs}", "--out", "{out}", "--seed", str(2**70)], "'--seed'"),
-        (["fit", "{runs}", "--out", "{out}", "--method", "guess"], "'guess' is not one of"),
+        (
+            ["fit", "{runs}", "--out", "{out}", "--method", "guess"],
+            "method=guess: must be one of regression",
+        ),
         (["fit", "{runs}", "--out", "{out}", "--failures", "drop"], "'drop' is not one of"),
         (["fit", "{runs}", "--out", "{out}", "--regularisation", "0"], "'--regularisation'"),
         (["fit", "{runs}", "--out", "{out}", "--replicates", "0"], "'--replicates'"),
@@ -328,7 +331,7 @@ def test_bad_release_dates_exit_2_in_one_line(
     runs = write_rows(tmp_path / "runs.jsonl", small_rows())
     dates = tmp_path / "dates.yaml"
     dates.write_bytes(content.encode(errors="surrogateescape"))
-    arguments = ("--release-dates", dates, "--out", tmp_path / "out", "--method", "grid")
+    arguments = ("--release-dates", dates, "--out", tmp_path / "out", "--method", "exact")
     said = call("horizon", "fit", runs, *arguments, "-q")
     assert said.code == 2
     assert message in said.err
@@ -352,7 +355,7 @@ def test_release_dates_reach_the_table_and_the_undated_are_said(
     runs, out = write_rows(tmp_path / "runs.jsonl", small_rows()), tmp_path / "out"
     (tmp_path / "dates.yaml").write_text(content)
     said = call(
-        *("horizon", "fit", runs, "--out", out, "--method", "grid"),
+        *("horizon", "fit", runs, "--out", out, "--method", "exact"),
         *("--release-dates", tmp_path / "dates.yaml"),
     )
     assert said.code == 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,19 +17,19 @@ from calls import Call
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon import read_runs
-from tidegauge.horizon.methods import short_fits
+from tidegauge.horizon.methods.hierarchical import Hierarchical
+from tidegauge.horizon.methods.regression import Regression
 from tidegauge.horizon.store.folder import OWNED
 from tidegauge.horizon.studies import multiverse_study
 from tidegauge.horizon.studies.multiverse_study import StudyOptions, study
-from tidegauge.horizon.studies.specifications import Universe
 
 QUICK_GRID = """
-- method: frequentist
+- method: regression
   weighting: [invsqrt, equal]
   regularisation: [1e-5, 0.1]
-- method: grid
+- method: exact
   sources: [all, without code]
-- method: frequentist
+- method: regression
   lengths: simex
 """
 DATES = "date:\n  agent-a: 2023-01-01\n  agent-b: 2024-01-01\n  agent-c: 2025-01-01\n"
@@ -113,11 +115,11 @@ def test_the_default_grid_is_fitted_whole(tmp_path: Path, monkeypatch: pytest.Mo
     """Every universe of it, with the sampler taken out: what is tested is the bookkeeping."""
     fits = []
 
-    def stand_in(design: object, **options: object) -> object:
-        fits.append(options["options"])
-        return (short_fits._regression(Universe(), design, 1), None)  # type: ignore[arg-type]
+    def stand_in(method: Hierarchical, design: Any, **options: Any) -> object:
+        fits.append(method.options)
+        return Regression().fit(design, **options)
 
-    monkeypatch.setattr(short_fits, "fit_short", stand_in)
+    monkeypatch.setattr(Hierarchical, "fit", stand_in)
     rows = small_rows()
     rows += [human_row("code/fix", minutes=60, human_minutes=30.0, score_binarized=0)]
     rows += [agent_row("code/new", human_minutes=50.0, human_source="estimate")]
@@ -135,14 +137,16 @@ def test_the_default_grid_is_fitted_whole(tmp_path: Path, monkeypatch: pytest.Mo
 def test_universes_that_fail_or_do_not_converge_exit_1_and_are_named(
     call: Call, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hasty = SamplerConfig(draws=8, tune=10, chains=2)
-    monkeypatch.setattr(short_fits.fit_short, "__kwdefaults__", {
-        **(short_fits.fit_short.__kwdefaults__ or {}), "sampler": hasty,
-    })  # fmt: skip
+    hasty, real = SamplerConfig(draws=8, tune=10, chains=2), Hierarchical.fit
+
+    def hurried(method: Hierarchical, design: Any, **options: Any) -> object:
+        return real(replace(method, short_sampler=hasty), design, **options)
+
+    monkeypatch.setattr(Hierarchical, "fit", hurried)
     rows = [{**row, "human_source": "estimate"} for row in small_rows() if row["alias"] != "human"]
     estimated = write_rows(tmp_path / "estimated.jsonl", rows)
     grid = tmp_path / "some.yaml"
-    grid.write_text("- method: frequentist\n  lengths: [given, simex]\n- method: hierarchical\n")
+    grid.write_text("- method: regression\n  lengths: [given, simex]\n- method: core\n")
     out = tmp_path / "out"
     said = call(estimated, "--out", out, "--grid", grid, "-q")
     assert said.code == 1
@@ -157,7 +161,7 @@ def test_universes_that_fail_or_do_not_converge_exit_1_and_are_named(
 
 def test_filters_choose_the_rows_that_are_read(call: Call, runs: Path, tmp_path: Path) -> None:
     grid, out = tmp_path / "one.yaml", tmp_path / "out"
-    grid.write_text("method: grid")
+    grid.write_text("method: exact")
     said = call(runs, "--out", out, "--grid", grid, "--exclude", "alias=agent-b", "-q")
     assert said.code == 0, said.err
     assert set(pd.read_csv(out / "multiverse.csv")["agent"]) == {"agent-a", "agent-c"}
@@ -231,7 +235,7 @@ def test_humans_only_and_one_family_are_refused_in_words(
     assert "no agent runs" in call(humans, "--out", tmp_path / "out", "-q").err
     rows = [{**row, "task_family": "one"} for row in small_rows()]
     one = write_rows(tmp_path / "one.jsonl", rows)
-    grid.write_text("- method: grid")
+    grid.write_text("- method: exact")
     said = call(one, "--out", tmp_path / "out", "--grid", grid, "--influence", "-q")
     assert said.code == 2
     assert "one family of tasks" in said.err
@@ -248,7 +252,7 @@ def test_agents_that_always_or_never_succeed_are_told_as_they_are(
     said = call(path, "--out", tmp_path / "out", "--grid", grid, "--plots", "-q")
     assert said.code == 0, said.err
     table = pd.read_csv(tmp_path / "out" / "multiverse.csv")
-    regression = table[table["method"] == "frequentist"]
+    regression = table[table["method"] == "regression"]
     assert (regression.loc[regression["agent"] == "agent-a", "p50"] == float("inf")).all()
     assert (regression.loc[regression["agent"] == "agent-b", "p50"] == 0).all()
     choices = pd.read_csv(tmp_path / "out" / "choices.csv").set_index("choice")

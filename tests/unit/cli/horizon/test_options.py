@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ import pytest
 
 from builders import small_rows, write_rows
 from calls import Call
-from tidegauge.horizon.model.options import CHOICES, CORE, HorizonOptions
+from tidegauge.errors import InputError
+from tidegauge.horizon.analysis import AnalysisOptions
+from tidegauge.horizon.model.options import CHOICES, CORE, FULL, HorizonOptions
 
 SIZES = ("--draws", 50, "--tune", 50, "--chains", 2)
 
@@ -39,24 +41,25 @@ def test_every_option_has_a_flag_with_its_choices_and_an_explanation(
         else:
             assert f"{flag} / --no-{flag[2:]}" in words
     assert "Estimates may be too short or too long, all by one factor." in words
-    for flag in ("--options FILE", "--model [core|full]", "--groups FILE", "--since DATE"):
+    named = "--method NAME" if command == "fit" else "--model [core|full]"
+    for flag in ("--options FILE", named, "--groups FILE", "--since DATE"):
         assert flag in words
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--noise", "weibull"], "--noise: core is fitted to the letter; --model full"),
-        (["--no-rounding"], "--rounding: core is fitted to the letter; --model full"),
-        (["--model", "core", "--trend", "linear"], "--trend: core is fitted to the letter"),
-        (
-            ["--model", "full", "--trend", "kink"],
-            "trend=kink: needs release dates; give --release-dates",
-        ),
+        (["--trend", "linear"], "trend=linear: needs release dates; give --release-dates"),
+        (["--method", "full:trend=kink"], "trend=kink: needs release dates; give --release-dates"),
+        (["--method", "full:colour=red"], "colour: no such option; choose from residual"),
+        (["--method", "core:noise=cauchy"], "noise=cauchy: must be one of normal, student_t"),
+        (["--method", "core:rounding=maybe"], "rounding=maybe: must be true or false"),
+        (["--method", "magic"], "method=magic: must be one of regression, exact, core, full"),
+        (["--method", "exact", "--noise", "weibull"], "method=exact: has no options of the"),
         (["--since", "2023"], "--since and --frontier choose the agents of a trend"),
         (["--frontier"], "--since and --frontier choose the agents of a trend"),
         (["--since", "soon"], "'--since'"),
-        (["--model", "full", "--method", "grid"], "method=grid: has no options of the full model"),
+        (["--model", "full", "--method", "exact"], "method=exact: has no options of the"),
         (["--options", "{folder}/none.yaml"], "'--options'"),
         (["--options", "{folder}/bad.yaml"], "bad.yaml: option colour: there is no such"),
         (["--groups", "{folder}/bad.yaml"], "--groups is used by --pooling lab"),
@@ -85,7 +88,7 @@ def test_too_few_dates_for_a_trend_exit_2(call: Call, runs: Path, tmp_path: Path
     dates = tmp_path / "dates.yaml"
     dates.write_text("agent-a: 2023-01-01\nagent-b: 2024-01-01\n", encoding="utf-8")
     said = call(
-        *("horizon", "fit", runs, "--out", tmp_path / "out", "-q", "--model", "full"),
+        *("horizon", "fit", runs, "--out", tmp_path / "out", "-q", "--method", "full"),
         *("--trend", "linear", "--release-dates", dates),
     )
     assert said.code == 2
@@ -99,7 +102,7 @@ def test_filters_reach_check_fit_and_compare(call: Call, runs: Path, tmp_path: P
     assert checked.code == 0
     assert note in checked.err
     assert [line.split()[1] for line in checked.out.splitlines()[:4]] == ["42", "3", "2", "1"]
-    fitted = call("horizon", "fit", runs, *filters, "--out", tmp_path / "out", "--method", "grid")
+    fitted = call("horizon", "fit", runs, *filters, "--out", tmp_path / "out", "--method", "exact")
     assert note in fitted.err
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     written = ["--only public=true", "--exclude task_source=SWAA"]
@@ -107,7 +110,7 @@ def test_filters_reach_check_fit_and_compare(call: Call, runs: Path, tmp_path: P
     assert note.removeprefix("note: ") in manifest["notes"]
     compared = call(
         *("horizon", "compare", runs, *filters, "--out", tmp_path / "compared"),
-        *("--method", "grid", "--by", "task", "--folds", 2),
+        *("--method", "exact", "--by", "task", "--folds", 2),
     )
     assert compared.code == 0, compared.err
     assert note in compared.err
@@ -115,7 +118,7 @@ def test_filters_reach_check_fit_and_compare(call: Call, runs: Path, tmp_path: P
     assert manifest["settings"]["filters"] == written
 
 
-@pytest.mark.parametrize("method", ["grid", "frequentist"])
+@pytest.mark.parametrize("method", ["exact", "regression"])
 def test_pairs_and_rates_are_written_by_every_method(
     call: Call, runs: Path, tmp_path: Path, method: str
 ) -> None:
@@ -136,7 +139,7 @@ def test_pairs_and_rates_are_written_by_every_method(
     found = pd.read_csv(out / "rates.csv")
     assert found["success"].tolist() == [0.9] * 3 + [0.25] * 3
     assert not (out / "domains.csv").exists()
-    again = call("horizon", "fit", runs, "--out", out, "-q", "--method", "grid")
+    again = call("horizon", "fit", runs, "--out", out, "-q", "--method", "exact")
     assert again.code == 0
     assert not (out / "rates.csv").exists()  # an earlier fit's tables do not stay behind
 
@@ -172,7 +175,7 @@ def test_the_graph_takes_the_same_flags(call: Call, runs: Path, tmp_path: Path) 
     said = call("horizon", "graph", runs, "-q", "--options", file, "--exclude", "public=false")
     assert said.code == 0, said.err
     assert "mu_task" in said.out
-    refused: Any = call("horizon", "graph", runs, "-q", "--noise", "weibull")
+    refused: Any = call("horizon", "graph", runs, "-q", "--noise", "loud")
     assert refused.code == 2
 
 
@@ -198,6 +201,7 @@ def test_a_full_fit_takes_options_priors_groups_and_dates_and_says_so(
     assert said.code == 1, said.err  # so few draws never converge
     settings = json.loads((out / "manifest.json").read_text())["settings"]
     assert settings["model"] == "full"
+    assert settings["method"] == "full:noise=student_t,pooling=lab,trend=linear"
     chosen = {name: settings["options"][name] for name in ("noise", "pooling", "trend")}
     assert chosen == {"noise": "student_t", "pooling": "lab", "trend": "linear"}
     assert settings["priors"]["sigma_human"]["kind"] == "half_cauchy"
@@ -259,3 +263,54 @@ def test_an_option_alone_brings_its_variable_into_the_graph(
     found = call("horizon", "graph", runs, *flags, *flags_of(option))
     assert found.code == 0, found.err
     assert variable in found.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "notes", "method", "options"),
+    [
+        (["--method", "full"], [], "full", {}),
+        (["--model", "full"], ["--model full is now --method full"], "full", {}),
+        (
+            ["--method", "hierarchical", "--model", "full"],
+            ["--model full is now --method full"],
+            "full",
+            {},
+        ),
+        (["--method", "hierarchical"], ["method hierarchical is now called core"], "core", {}),
+        (["--method", "frequentist"], ["method frequentist is now called regression"],
+         "regression", {}),
+        (["--method", "grid"], ["method grid is now called exact"], "exact", {}),
+        (["--method", "core-student-t"],
+         ["method core-student-t is now called core:noise=student_t"],
+         "core", {"noise": "student_t"}),
+        (["--method", "full:noise=student_t,rounding=true", "--noise", "normal"], [],
+         "full", {"noise": "normal", "rounding": True}),
+        (["--method", "core:{folder}/o.yaml"], [], "core", {"failures": "censor"}),
+        (["--options", "{folder}/full.yaml"], [], "full", {"noise": "normal"}),
+    ],
+)  # fmt: skip
+def test_one_vocabulary_of_methods_and_a_note_for_former_names(
+    call: Call,
+    runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    notes: list[str],
+    method: str,
+    options: dict[str, Any],
+) -> None:
+    (tmp_path / "o.yaml").write_text("failures: censor\n")
+    (tmp_path / "full.yaml").write_text("model: full\nnoise: normal\n")
+    asked: list[AnalysisOptions] = []
+
+    def refuse(runs: object, given: AnalysisOptions, **rest: object) -> None:
+        asked.append(given)
+        raise InputError("not now")
+
+    monkeypatch.setattr("tidegauge.horizon.analysis.analyse", refuse)
+    filled = [argument.format(folder=tmp_path) for argument in arguments]
+    said = call("horizon", "fit", runs, "--out", tmp_path / "out", *filled)
+    assert said.err.splitlines() == [*(f"note: {note}" for note in notes), "error: not now"]
+    assert asked[0].method == method
+    expected = replace(FULL if method == "full" else CORE, **options)
+    assert asked[0].model == expected

@@ -78,7 +78,7 @@ def test_fit_with_a_trend_writes_it_and_one_without_removes_it(
     months = float(table.loc["doubling_months", "median"])
     assert months == pytest.approx(12 / float(table.loc["doublings_per_year", "median"]), rel=0.02)
     assert (tmp_path / "trend_fan.csv").is_file()
-    run("fit", runs, "--method", "grid", "--out", tmp_path, "-q")
+    run("fit", runs, "--method", "exact", "--out", tmp_path, "-q")
     assert not (tmp_path / "trend.csv").exists()
 
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 from tidegauge.horizon import load
 from tidegauge.horizon.horizons.curves import success_curves
 
-FOLDERS = ("fit_folder", "frequentist_folder", "grid_folder")
+FOLDERS = ("fit_folder", "regression_folder", "exact_folder")
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -35,8 +35,8 @@ def test_the_curve_is_the_pointwise_median_of_the_draws(fit_folder: Path) -> Non
         assert (curve.median <= curve.high).all()
 
 
-def test_the_curve_of_a_regression_crosses_half_at_its_horizon(frequentist_folder: Path) -> None:
-    for curve in success_curves(load(frequentist_folder)):
+def test_the_curve_of_a_regression_crosses_half_at_its_horizon(regression_folder: Path) -> None:
+    for curve in success_curves(load(regression_folder)):
         log2 = np.interp(-0.5, -curve.median, np.log2(curve.minutes))
         if curve.minutes[0] < curve.p50_minutes < curve.minutes[-1]:
             assert log2 == pytest.approx(np.log2(curve.p50_minutes), abs=0.05)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tidegauge.horizon.density.buffer import is_whole_minutes
 from tidegauge.horizon.model.human_noise import draw_errors, rounded_down
+from tidegauge.horizon.model.observations import is_whole_minutes
 
 SHAPE = (400, 500)
 

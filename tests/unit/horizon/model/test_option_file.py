@@ -184,3 +184,10 @@ def test_a_flag_that_is_no_option_is_refused() -> None:
         resolve(model="full", flags={"colour": "red"})
     with pytest.raises(InputError, match="model=other: must be one of core, full"):
         resolve(model="other")
+
+
+def test_a_prior_of_other_support_is_refused_wherever_it_comes_from() -> None:
+    with pytest.raises(InputError, match=r"sigma_human: Normal\(0, 1\): must be .* from 0 to inf"):
+        HorizonPriors(sigma_human=normal(0, 1))
+    with pytest.raises(InputError, match=r"beta: .* up to 2: must be .* from -inf to 0, as Normal"):
+        HorizonPriors(beta=Prior("truncated_normal", -0.5, 1, 2))

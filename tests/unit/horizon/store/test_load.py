@@ -66,12 +66,12 @@ def test_a_fit_is_read_back_as_it_was_saved(name: str, dated_runs: Runs, tmp_pat
 
 
 def test_other_data_options_seeds_and_draws_are_not_equal(
-    fit_folder: Path, frequentist_folder: Path
+    fit_folder: Path, regression_folder: Path
 ) -> None:
     fit = load(fit_folder)
     assert isinstance(fit, HorizonFit)
     assert pickle.loads(pickle.dumps(fit)) == fit
-    assert fit != load(frequentist_folder)
+    assert fit != load(regression_folder)
     assert fit != replace(fit, options=replace(fit.options, failures="censor"))
     assert fit != replace(fit, sampler=replace(fit.sampler, seed=99))
     assert fit != replace(fit, point=replace(fit.point, alpha=fit.point.alpha + 1))
@@ -160,8 +160,8 @@ def test_what_is_not_a_fit_is_refused(tmp_path: Path) -> None:
 
 
 def test_interrupted_replacement_is_completed_before_reading(
-    frequentist_folder: Path, grid_folder: Path, tmp_path: Path
+    regression_folder: Path, exact_folder: Path, tmp_path: Path
 ) -> None:
-    folder = Path(shutil.copytree(frequentist_folder, tmp_path / "fit"))
-    shutil.copytree(grid_folder, folder / ".tidegauge-commit")
+    folder = Path(shutil.copytree(regression_folder, tmp_path / "fit"))
+    shutil.copytree(exact_folder, folder / ".tidegauge-commit")
     assert load(folder).method == "exact"

@@ -16,7 +16,7 @@ METR_COLUMNS = [
     *BUCKETS,
     "release_date",
 ]
-FOLDERS = ["fit_folder", "frequentist_folder"]
+FOLDERS = ["fit_folder", "regression_folder"]
 
 
 @pytest.fixture(params=FOLDERS)

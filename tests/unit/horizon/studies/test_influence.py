@@ -12,8 +12,7 @@ from designs import draw_design, usual_truth
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.subset import subset_tasks
-from tidegauge.horizon.horizons.estimate import Estimate
-from tidegauge.horizon.studies.influence import COLUMNS, changes, leave_families_out
+from tidegauge.horizon.studies.influence import COLUMNS, leave_families_out
 
 PLANTED = 3
 
@@ -70,32 +69,6 @@ def test_every_family_and_agent_has_its_change(design: Design, table: pd.DataFra
         expected = 3 if f == PLANTED else 4
         assert len(own) == expected
     assert (table.groupby("agent")["p50_all"].nunique() == 1).all()
-
-
-def test_changes_are_of_the_agents_both_fits_have_within_the_range_of_the_tasks(
-    design: Design,
-) -> None:
-    def estimate(agents: tuple[str, ...], log2: list[float], error: float) -> Estimate:
-        alpha = np.array([log2])
-        return Estimate(
-            method="made",
-            agents=agents,
-            alpha=alpha,
-            beta=-np.ones_like(alpha),
-            success=np.zeros((len(agents), 1)),
-            longest_minutes=1.0,
-            median_error=np.full(len(agents), error),
-        )
-
-    longest = float(design.log2_minutes.max())
-    before = estimate(("a", "b", "c"), [2.0, 3.0, longest + 5], 0.3)
-    after = estimate(("c", "a"), [longest + 9, 2.5], 0.4)
-    found = changes(design, before, after).set_index("agent")
-    assert list(found.index) == ["c", "a"]
-    assert found.loc["a", "log2_change"] == pytest.approx(0.5)
-    assert found.loc["a", "p50_all"] == pytest.approx(4)
-    assert found.loc["c", "log2_change"] == 0
-    assert found.loc["a", "change_error"] == pytest.approx(0.5)
 
 
 def test_one_family_cannot_be_left_out(design: Design) -> None:

@@ -15,12 +15,12 @@ from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.quantities import Interval
-from tidegauge.horizon.methods.registry import Frequentist, Grid
-from tidegauge.horizon.methods.regression import RegressionOptions
-from tidegauge.horizon.methods.short_fits import REPLICATES, SHORT_SAMPLER, fit_short
+from tidegauge.horizon.methods.base import Effort
+from tidegauge.horizon.methods.exact import Exact
+from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER, Hierarchical
+from tidegauge.horizon.methods.regression import Regression, RegressionOptions
 from tidegauge.horizon.result import HorizonFit
 from tidegauge.horizon.sampler.fit import fit_horizon
-from tidegauge.horizon.studies import multiverse as multiverse_module
 from tidegauge.horizon.studies.effects import choices_table, levels_table
 from tidegauge.horizon.studies.multiverse import (
     Multiverse,
@@ -49,16 +49,16 @@ def dates(design: Design) -> dict[str, datetime.date]:
 
 def test_a_universe_says_what_its_method_says(design: Design) -> None:
     grid = expand(
-        [{"method": ["frequentist"], "weighting": ["equal"], "regularisation": [0.1]},
-         {"method": ["grid"]}]
+        [{"method": ["regression"], "weighting": ["equal"], "regularisation": [0.1]},
+         {"method": ["exact"]}]
     )  # fmt: skip
     regression, exact = explore(design, grid, seed=3, workers=1).outcomes
-    options = RegressionOptions(weighting="equal", regularisation=0.1, replicates=REPLICATES)
-    expected = Frequentist(options=options).fit(design, seed=3).interval()
+    options = RegressionOptions(weighting="equal", regularisation=0.1, replicates=200)
+    expected = Regression(options=options).fit(design, seed=3).interval()
     assert regression.p50 is not None
     np.testing.assert_allclose(regression.p50.median, expected.median)
     np.testing.assert_allclose(regression.p50.low, expected.low)
-    expected = Grid().fit(design).interval()
+    expected = Exact().fit(design).interval()
     assert exact.p50 is not None
     np.testing.assert_allclose(exact.p50.median, expected.median)
     np.testing.assert_allclose(exact.p50.high, expected.high)
@@ -97,12 +97,14 @@ def test_starts_that_end_in_different_modes_do_not_pass_as_converged(
         moved = fit.point.alpha + (3.0 if sampler.seed > 1000 else 0.0)
         return replace(fit, point=replace(fit.point, alpha=moved))
 
-    one, fit = fit_short(design, seed=1)
+    one = Hierarchical().fit(design, effort=Effort.SHORT, seed=1)
     assert one.converged
-    assert fit.point.alpha.shape[:2] == (4, 400)
+    assert one.fit is not None
+    assert one.fit.point.alpha.shape[:2] == (4, 400)
     np.testing.assert_array_equal(one.alpha.shape, (1600, 3))
     monkeypatch.setattr("tidegauge.horizon.sampler.fit.fit_horizon", two_modes)
-    other, _ = fit_short(design, sampler=replace(SHORT_SAMPLER, draws=200), seed=1)
+    hasty = Hierarchical(short_sampler=replace(SHORT_SAMPLER, draws=200))
+    other = hasty.fit(design, effort=Effort.SHORT, seed=1)
     assert not other.converged
     assert other.r_hat > 1.1
 
@@ -114,18 +116,18 @@ def test_a_universe_that_fails_is_recorded_and_stops_no_other(
         design, run_task=design.run_task[:0], run_log2=design.run_log2[:0],
         estimate_task=np.arange(24), estimate_log2=design.log2_minutes,
     )  # fmt: skip
-    real = multiverse_module.fit_universe
+    real = Regression.fit
 
-    def broken(universe: Universe, *arguments: object, **options: object) -> object:
-        if universe.weighting == "none":
+    def broken(method: Regression, *arguments: Any, **options: Any) -> object:
+        if method.options.weighting == "none":
             raise RuntimeError("no such luck")
-        return real(universe, *arguments, **options)  # type: ignore[arg-type]
+        return real(method, *arguments, **options)
 
-    monkeypatch.setattr(multiverse_module, "fit_universe", broken)
+    monkeypatch.setattr(Regression, "fit", broken)
     grid = expand(
-        [{"method": ["frequentist"], "weighting": ["equal", "none"]},
-         {"method": ["grid"], "estimates": ["dropped"]},
-         {"method": ["frequentist"], "lengths": ["simex"]}]
+        [{"method": ["regression"], "weighting": ["equal", "none"]},
+         {"method": ["exact"], "estimates": ["dropped"]},
+         {"method": ["regression"], "lengths": ["simex"]}]
     )  # fmt: skip
     found = explore(timed, grid, workers=1)
     reasons = [one.reason for one in found.outcomes]
@@ -141,7 +143,7 @@ def test_a_universe_that_fails_is_recorded_and_stops_no_other(
 
 
 def test_a_sample_is_drawn_by_the_seed_and_keeps_its_numbers(design: Design) -> None:
-    grid = expand([{"method": ["frequentist"], "tasks": [f"resampled {n}" for n in range(1, 9)]}])
+    grid = expand([{"method": ["regression"], "tasks": [f"resampled {n}" for n in range(1, 9)]}])
 
     def numbers(seed: int) -> list[int]:
         found = explore(design, grid, sample=3, seed=seed, workers=1)
@@ -162,7 +164,7 @@ def test_no_universe_or_an_unknown_name_is_refused_before_any_fit(design: Design
 
 
 def test_workers_do_not_change_the_answer(design: Design) -> None:
-    grid = expand([{"method": ["frequentist"], "weighting": ["equal", "none"]}])
+    grid = expand([{"method": ["regression"], "weighting": ["equal", "none"]}])
     alone, shared = (explore(design, grid, workers=n) for n in (1, 2))
     times = ["seconds", "cpu_seconds"]
     one, other = (horizons_table(found).drop(columns=times) for found in (alone, shared))
@@ -172,7 +174,7 @@ def test_workers_do_not_change_the_answer(design: Design) -> None:
 def test_doubling_time_is_the_line_through_the_horizons(
     design: Design, dates: dict[str, datetime.date]
 ) -> None:
-    found = explore(design, expand([{"method": ["grid"]}]), dates=dates, workers=1)
+    found = explore(design, expand([{"method": ["exact"]}]), dates=dates, workers=1)
     p50 = found.outcomes[0].p50
     assert p50 is not None
     years = np.array([day.toordinal() for day in DAYS]) / 365.25
@@ -180,7 +182,7 @@ def test_doubling_time_is_the_line_through_the_horizons(
     row = doubling_table(found).iloc[0]
     assert row["doubling_months"] == pytest.approx(12 / slope)
     assert row["agents"] == 3
-    undated = explore(design, expand([{"method": ["grid"]}]), workers=1)
+    undated = explore(design, expand([{"method": ["exact"]}]), workers=1)
     assert doubling_table(undated).empty
 
 
@@ -200,12 +202,14 @@ def made(effect: Callable[[Universe], float], grid: tuple[Universe, ...]) -> Mul
 
 def test_effects_are_the_ones_that_were_put_in() -> None:
     grid = expand(
-        [{"method": ["frequentist"], "weighting": ["invsqrt", "equal"],
+        [{"method": ["regression"], "weighting": ["invsqrt", "equal"],
           "regularisation": [1e-5, 0.1]}]
     )  # fmt: skip
 
     def effect(universe: Universe) -> float:
-        return 0.75 * (universe.weighting == "equal") - 0.25 * (universe.regularisation == 0.1)
+        return 0.75 * (universe.regression.weighting == "equal") - 0.25 * (
+            universe.regression.regularisation == 0.1
+        )
 
     found = made(effect, grid)
     assert found.choices == ["weighting", "regularisation"]
@@ -230,14 +234,14 @@ def test_effects_are_the_ones_that_were_put_in() -> None:
 
 def test_methods_are_compared_over_their_own_choices_with_the_data_alike() -> None:
     grid = expand(
-        [{"method": ["frequentist"], "weighting": ["invsqrt", "equal"], "estimates": ["used"]},
-         {"method": ["grid"], "estimates": ["used", "dropped"]}]
+        [{"method": ["regression"], "weighting": ["invsqrt", "equal"], "estimates": ["used"]},
+         {"method": ["exact"], "estimates": ["used", "dropped"]}]
     )  # fmt: skip
 
     def effect(universe: Universe) -> float:
-        if universe.method == "grid":
+        if universe.method == "exact":
             return 1.0 + 5.0 * (universe.estimates == "dropped")
-        return 0.5 * (universe.weighting == "equal")
+        return 0.5 * (universe.regression.weighting == "equal")
 
     table = choices_table(made(effect, grid)).set_index("choice")
     # Grid with estimates (1) against the mean of both weightings (0.25); dropped has no partner.
@@ -248,8 +252,8 @@ def test_methods_are_compared_over_their_own_choices_with_the_data_alike() -> No
 
 
 def test_horizons_beyond_the_tasks_count_as_their_ends() -> None:
-    grid = expand([{"method": ["frequentist"], "weighting": ["invsqrt", "equal"]}])
-    found = made(lambda universe: 3.0 * (universe.weighting == "equal"), grid)
+    grid = expand([{"method": ["regression"], "weighting": ["invsqrt", "equal"]}])
+    found = made(lambda universe: 3.0 * (universe.regression.weighting == "equal"), grid)
     narrow = replace(found, tasks_log2=(0.0, 5.0))
     # a: 2 to 5.6, b: 4 to 8.2, c: 6 to 10.8; with the ends at 5: 3, 1 and 0.
     change = choices_table(narrow)["mean_abs_log2_change"].iloc[0]
@@ -257,6 +261,6 @@ def test_horizons_beyond_the_tasks_count_as_their_ends() -> None:
 
 
 def test_one_universe_has_no_choice_to_compare() -> None:
-    found = made(lambda universe: 0.0, expand([{"method": ["grid"]}]))
+    found = made(lambda universe: 0.0, expand([{"method": ["exact"]}]))
     assert choices_table(found).empty
     assert levels_table(found).empty

@@ -14,7 +14,8 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.data.counts import read_tally
 from tidegauge.horizon.data.design import Design, build_design
 from tidegauge.horizon.data.subset import estimate_only, resample_tasks, subset_tasks
-from tidegauge.horizon.model.options import HorizonOptions
+from tidegauge.horizon.methods.hierarchical import Hierarchical
+from tidegauge.horizon.model.options import FULL, HorizonOptions
 from tidegauge.horizon.studies.specifications import (
     APPLIES,
     CHOICES,
@@ -24,6 +25,7 @@ from tidegauge.horizon.studies.specifications import (
     expand,
     read_grid,
 )
+from tidegauge.progress import LineProgress
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_default_grid_is_64_universes_that_differ(design: Design) -> None:
     grid = default_grid(design)
     assert len(grid) == len(set(grid)) == 64
     levels = {name: {one.choices[name] for one in grid if name in one.choices} for name in CHOICES}
-    assert levels["method"] == {"frequentist", "grid", "hierarchical"}
+    assert levels["method"] == {"regression", "exact", "core"}
     assert levels["weighting"] == {"invsqrt", "equal", "none"}
     assert levels["regularisation"] == {1e-5, 0.1}
     assert levels["lengths"] == {"given", "simex"}
@@ -86,16 +88,16 @@ def test_default_grid_does_not_vary_what_the_file_has_nothing_of(design: Design)
         estimate_task=np.arange(12), estimate_log2=design.log2_minutes,
     )  # fmt: skip
     assert {one.estimates for one in default_grid(estimated)} == {"used"}
-    assert {one.lengths for one in default_grid(estimated)} == {"given"}
+    assert {one.regression.lengths for one in default_grid(estimated)} == {"given"}
     timed = replace(design, run_task=np.arange(12), run_log2=design.log2_minutes)
     assert {one.estimates for one in default_grid(timed)} == {"used"}
-    assert {one.lengths for one in default_grid(timed)} == {"given"}
+    assert {one.regression.lengths for one in default_grid(timed)} == {"given"}
 
 
 def test_a_block_is_every_combination_and_repeats_count_once() -> None:
-    block = {"method": ["frequentist"], "weighting": ["equal", "none"], "tasks": ["all"]}
+    block = {"method": ["regression"], "weighting": ["equal", "none"], "tasks": ["all"]}
     grid = expand([block, block, {"noise": ["weibull"], "rounding": [True, False]}])
-    assert [one.choices["method"] for one in grid] == ["frequentist"] * 2 + ["hierarchical"] * 2
+    assert [one.choices["method"] for one in grid] == ["regression"] * 2 + ["core"] * 2
     assert grid[2].model == HorizonOptions(noise="weibull", rounding=True)
     assert "weighting" not in grid[2].choices
     assert "noise" not in grid[0].choices
@@ -109,18 +111,41 @@ def test_choices_of_a_universe_are_those_its_method_has() -> None:
 def test_a_grid_file_gives_its_universes(tmp_path: Path) -> None:
     path = tmp_path / "grid.yaml"
     path.write_text(
-        "- method: frequentist\n"
+        "- method: regression\n"
         "  regularisation: [1e-5, 0.1, 1]\n"
-        "- method: hierarchical\n"
+        "- method: core\n"
         "  failures: [ignore, censor]\n"
         "  noise_growth: [true, false]\n"
         "  sources: without SWAA\n"
     )
     grid = read_grid(path)
-    assert [one.regularisation for one in grid[:3]] == [1e-5, 0.1, 1.0]
+    assert [one.regression.regularisation for one in grid[:3]] == [1e-5, 0.1, 1.0]
     assert {one.model.noise_growth for one in grid[3:]} == {True, False}
     assert {one.sources for one in grid[3:]} == {"without SWAA"}
     assert len(grid) == 7
+
+
+def test_former_names_of_methods_mean_the_same_and_are_noted_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "grid.yaml"
+    path.write_text(
+        "- method: [frequentist, grid]\n- method: frequentist\n  weighting: equal\n"
+        "- method: hierarchical\n  residual: [none, family]\n"
+    )
+    grid = read_grid(path, progress=LineProgress())
+    assert [one.method for one in grid] == [*("regression", "exact", "regression"), "core", "core"]
+    assert capsys.readouterr().err.splitlines() == [
+        f"note: {path}: method frequentist is now called regression",
+        f"note: {path}: method grid is now called exact",
+        f"note: {path}: method hierarchical is now called core",
+    ]
+
+
+def test_full_starts_from_its_own_options() -> None:
+    (universe,) = expand([{"method": ["full"], "noise": ["student_t"]}])
+    assert universe.model == replace(FULL, noise="student_t")
+    assert universe.fitted_by == Hierarchical("full", options=universe.model)
 
 
 @pytest.mark.parametrize(
@@ -134,17 +159,17 @@ def test_a_grid_file_gives_its_universes(tmp_path: Path) -> None:
         ("a: [b", "not readable as YAML"),
         ("- colour: [red]", "block 1: colour: no such choice; choose from method"),
         ("- 7: [red]", "block 1: 7: no such choice"),
-        ("- method: [grid]\n- method: [magic]", "block 2: method=magic: must be one of"),
+        ("- method: [exact]\n- method: [magic]", "block 2: method=magic: must be one of"),
         ("- method: []", "method: no level given"),
-        ("- method: grid\n  noise: normal", "noise is not a choice of method grid"),
-        ("- method: [grid, frequentist]\n  weighting: equal", "weighting is not a choice of"),
+        ("- method: exact\n  noise: normal", "noise is not a choice of method exact"),
+        ("- method: [exact, regression]\n  weighting: equal", "weighting is not a choice of"),
         ("- noise: cauchy", "noise=cauchy: must be one of normal, student_t, weibull"),
         ("- rounding: perhaps", "rounding=perhaps: must be true or false"),
-        ("- method: frequentist\n  regularisation: 0", "regularisation=0.0: must be above 0"),
-        ("- method: frequentist\n  regularisation: much", "must be a number above 0"),
-        ("- method: frequentist\n  regularisation: .nan", "regularisation=nan: must be above 0"),
-        ("- method: frequentist\n  weighting: heavy", "weighting=heavy: must be one of"),
-        ("- method: frequentist\n  lengths: {a: 1}", "must be a word, a number, true or false"),
+        ("- method: regression\n  regularisation: 0", "regularisation=0.0: must be above 0"),
+        ("- method: regression\n  regularisation: much", "must be a number above 0"),
+        ("- method: regression\n  regularisation: .nan", "regularisation=nan: must be above 0"),
+        ("- method: regression\n  weighting: heavy", "weighting=heavy: must be one of"),
+        ("- method: regression\n  lengths: {a: 1}", "must be a word, a number, true or false"),
         ("- sources: SWAA", "sources=SWAA: must be all, or 'without NAME'"),
         ("- sources: 'without '", "name what is left out"),
         ("- sources: [5]", "sources=5: must be all"),

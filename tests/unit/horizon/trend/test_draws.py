@@ -14,9 +14,9 @@ from tidegauge.horizon.trend.summary import (
     WORK_MINUTES,
     summarise_trend,
     trend_fan,
+    trend_files,
     weighted_order_statistics,
 )
-from tidegauge.horizon.trend.tables import trend_files
 
 ORIGIN = datetime.date(2024, 1, 1).toordinal()
 YEARS = np.linspace(-3, 4, 29)

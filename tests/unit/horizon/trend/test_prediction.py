@@ -12,8 +12,7 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.trend.comparison import averaging_weights, stacking_weights
 from tidegauge.horizon.trend.draws import COEFFICIENTS, SHAPES, trend_value
-from tidegauge.horizon.trend.integration_points import prior_quantile
-from tidegauge.horizon.trend.prediction import Measured, TrendModel
+from tidegauge.horizon.trend.prediction import Measured, TrendModel, prior_quantile
 
 
 def some_agents(n_agents: int, seed: int) -> Measured:
@@ -93,8 +92,8 @@ def test_draws_have_the_moments_of_the_regression(model: TrendModel) -> None:
 
 
 def test_only_normal_priors_can_be_integrated_exactly() -> None:
-    priors = HorizonPriors(trend_rate=half_normal(2))
-    with pytest.raises(InputError, match="trend_rate: a half_normal prior"):
+    priors = HorizonPriors(trend_rate=truncated_normal(1, 2, upper=np.inf))
+    with pytest.raises(InputError, match="trend_rate: a truncated_normal prior"):
         TrendModel("linear", some_agents(5, seed=1), priors=priors)
     TrendModel("logistic", some_agents(5, seed=1), priors=priors).leave_one_out()
 

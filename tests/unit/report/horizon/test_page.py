@@ -77,7 +77,7 @@ def test_page_has_every_part_and_stands_alone(html: str, fit_folder: Path) -> No
         assert digest in html
     for version in manifest["libraries"].values():
         assert version in html
-    assert "normal(-0.5, 1.5), at most 0" in html
+    assert "Normal(-0.5, 1.5) up to 0" in html
     assert "Here the two are equal" in html
     for check in json.loads((fit_folder / "diagnostics.json").read_text())["checks"]:
         assert check["detail"] in html
@@ -217,7 +217,7 @@ def test_folders_of_another_kind_are_refused(
     assert not (tmp_path / "page.html").exists()
 
 
-@pytest.mark.parametrize("method", ["frequentist", "grid"])
+@pytest.mark.parametrize("method", ["regression", "exact"])
 def test_methods_without_posterior_get_the_page_of_what_there_is(
     method: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -228,12 +228,12 @@ def test_methods_without_posterior_get_the_page_of_what_there_is(
     assert 'id="difficulty"' not in html
     assert "Nothing was sampled" in html
     # The regression has dates here, the exact posterior has none.
-    assert ("No trend" in html) == (method == "grid")
+    assert ("No trend" in html) == (method == "exact")
 
 
-def test_names_are_escaped_in_texts_and_in_charts(frequentist_folder: Path, tmp_path: Path) -> None:
+def test_names_are_escaped_in_texts_and_in_charts(regression_folder: Path, tmp_path: Path) -> None:
     agents = (HOSTILE, *(f"agent-0{i}" for i in range(2, 9)))
-    write_report(tmp_path / "page.html", odd(frequentist_folder, agents=agents))
+    write_report(tmp_path / "page.html", odd(regression_folder, agents=agents))
     html = (tmp_path / "page.html").read_text()
     assert "alert('x')</script>" not in html
     assert html.count("<script>") == 1
@@ -241,12 +241,12 @@ def test_names_are_escaped_in_texts_and_in_charts(frequentist_folder: Path, tmp_
 
 
 def test_horizons_of_nothing_and_of_everything_are_drawn(
-    frequentist_folder: Path, tmp_path: Path
+    regression_folder: Path, tmp_path: Path
 ) -> None:
     alpha = np.array([-np.inf, np.inf, np.nan, 5.0, 4.0, 3.0, 2.0, 1.0])
     beta = np.full(8, -1.0)
     curves = {"alpha": np.tile(alpha, (9, 1)), "beta": np.tile(beta, (9, 1))}
-    found = odd(frequentist_folder, point=Curves(alpha, beta), **curves)
+    found = odd(regression_folder, point=Curves(alpha, beta), **curves)
     write_report(tmp_path / "page.html", found)
     html = (tmp_path / "page.html").read_text()
     assert "unbounded" in html
@@ -254,27 +254,27 @@ def test_horizons_of_nothing_and_of_everything_are_drawn(
     assert "–" in html
 
 
-@pytest.mark.parametrize("method", ["hierarchical", "frequentist", "grid"])
+@pytest.mark.parametrize("method", ["core", "regression", "exact"])
 def test_one_agent_and_one_task_are_enough_and_few_draws_are_warned_of_at_the_top(
     method: str, tmp_path: Path
 ) -> None:
     runs = write_rows(tmp_path / "runs.jsonl", [agent_row(), human_row()])
     read = th.read_runs(runs)
     fits = {
-        "hierarchical": lambda: th.fit(read, draws=50, tune=50, chains=1),
-        "frequentist": lambda: th.fit_regression(read, replicates=5),
-        "grid": lambda: th.fit_exact(read),
+        "core": lambda: th.fit(read, draws=50, tune=50, chains=1),
+        "regression": lambda: th.fit_regression(read, replicates=5),
+        "exact": lambda: th.fit_exact(read),
     }
     fits[method]().save(tmp_path / "fit")
     write_report(tmp_path / "page.html", tmp_path / "fit", charts=tmp_path / "charts")
     html = (tmp_path / "page.html").read_text()
     assert len(table_rows(html)) == 1
     warned = "did not converge: do not rely" in html[: html.index('id="agents"')]
-    assert warned == (method == "hierarchical")
+    assert warned == (method == "core")
 
 
 def test_charts_are_saved_and_those_of_an_earlier_page_removed(
-    page_folder: Path, grid_folder: Path, tmp_path: Path
+    page_folder: Path, exact_folder: Path, tmp_path: Path
 ) -> None:
     charts = Path(shutil.copytree(page_folder / "charts", tmp_path / "charts"))
     alone = [name for name in CHARTS if name not in STUDY_CHARTS and "stacked" not in name]
@@ -284,14 +284,14 @@ def test_charts_are_saved_and_those_of_an_earlier_page_removed(
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in charts.glob("*.png"))
     assert all(path.read_text().startswith("<svg") for path in charts.glob("*.svg"))
     (charts / "mine.txt").touch()
-    write_report(tmp_path / "page.html", grid_folder, charts=charts)
+    write_report(tmp_path / "page.html", exact_folder, charts=charts)
     names = {path.name for path in charts.iterdir()}
     assert "difficulty.png" not in names
     assert {"mine.txt", "success_curves.svg"} <= names
 
 
-def test_command_writes_beside_the_fit_and_prints_where(grid_folder: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(grid_folder, tmp_path / "fit"))
+def test_command_writes_beside_the_fit_and_prints_where(exact_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(exact_folder, tmp_path / "fit"))
     done = CliRunner().invoke(cli, ["horizon", "report", str(folder), "-q"])
     assert done.exit_code == 0, done.output
     assert done.stdout == f"{folder / 'report.html'}\n"
@@ -299,9 +299,9 @@ def test_command_writes_beside_the_fit_and_prints_where(grid_folder: Path, tmp_p
 
 
 def test_bad_input_exits_2_and_writes_nothing(
-    grid_folder: Path, tmp_path: Path, tidegauge: object
+    exact_folder: Path, tmp_path: Path, tidegauge: object
 ) -> None:
-    folder = Path(shutil.copytree(grid_folder, tmp_path / "fit"))
+    folder = Path(shutil.copytree(exact_folder, tmp_path / "fit"))
     (folder / "diagnostics.json").write_text("{}")
     before = sorted(tmp_path.rglob("*"))
     done = tidegauge("horizon", "report", folder, "--charts", tmp_path / "charts")  # type: ignore[operator]
@@ -311,14 +311,14 @@ def test_bad_input_exits_2_and_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_places_that_cannot_be_written_are_refused(grid_folder: Path, tmp_path: Path) -> None:
+def test_places_that_cannot_be_written_are_refused(exact_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder; name a file"):
-        write_report(tmp_path, grid_folder)
+        write_report(tmp_path, exact_folder)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="is not a folder"):
-        write_report(tmp_path / "file" / "page.html", grid_folder)
+        write_report(tmp_path / "file" / "page.html", exact_folder)
     with pytest.raises(InputError, match="is not a folder"):
-        write_report(tmp_path / "page.html", grid_folder, charts=tmp_path / "file")
+        write_report(tmp_path / "page.html", exact_folder, charts=tmp_path / "file")
     assert {path.name for path in tmp_path.iterdir()} == {"file"}
 
 

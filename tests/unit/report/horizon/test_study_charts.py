@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tidegauge.horizon.methods.registry import CONTENDERS
+from tidegauge.horizon.methods.registry import NAMES, VARIANTS
 from tidegauge.report.charts import chart_svg
 from tidegauge.report.horizon.headline import Size
 from tidegauge.report.horizon.study_charts import calibration_chart, methods_chart, scores_chart
 from tidegauge.report.horizon.terminal import horizon_lines, score_lines
 
-FEW, MANY = ("climatology", "frequentist", "core"), ("climatology", *CONTENDERS)
+FEW, MANY = ("climatology", "regression", "core"), ("climatology", *NAMES, *VARIANTS)
 AGENTS = ("agent-a", "agent-b")
 
 
@@ -29,7 +29,7 @@ def scores(methods: tuple[str, ...]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["by", "method"])
     for score in ("log_score", "brier", "fractional_log_score", "difference"):
         table[score], table[f"{score}_se"] = -np.linspace(0.4, 0.6, len(table)), 0.02
-    return table.assign(best="frequentist", within_error=False)
+    return table.assign(best="regression", within_error=False)
 
 
 def calibration(methods: tuple[str, ...]) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def test_every_method_is_named_where_it_is_drawn(methods: tuple[str, ...]) -> No
 def test_tables_of_many_methods_fit_a_screen_and_line_up() -> None:
     lines = list(horizon_lines(horizons(MANY)))
     assert max(map(len, lines)) < 150
-    for name in CONTENDERS:
+    for name in (*NAMES, *VARIANTS):
         assert sum(bool(re.search(rf" {name}( |$)", line)) for line in lines) == 2  # 50 % and 80 %
     header, *rows = list(score_lines(scores(MANY)))[1:-1]
     assert len(rows) == 2 * len(MANY)
