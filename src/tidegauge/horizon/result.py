@@ -23,7 +23,8 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.horizons.estimate import Estimate, estimate_of_fit
-from tidegauge.horizon.model.option_file import model_name
+from tidegauge.horizon.methods.registry import variant_name
+from tidegauge.horizon.model.option_file import MODELS, model_name
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import Point, priors_in_effect
 
@@ -406,8 +407,9 @@ class HorizonFit(HorizonResult):
     def settings(self) -> dict[str, Any]:
         """What the manifest records."""
         used = priors_in_effect(self.options, self.point)
+        variants = (variant_name(model, self.options) for model in MODELS)
         return {
-            "method": self.method,
+            "method": min(variants, key=len),
             "model": self.method,
             "seed": self.sampler.seed,
             "filters": list(self.runs.filters),

@@ -15,6 +15,7 @@ from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.io import atomic_folder
 from tidegauge.progress import SILENT, Progress
 from tidegauge.schema.runs import HUMAN, MILLISECONDS_PER_MINUTE, RunRecord, write_runs
+from tidegauge.schema.weights import with_task_weights
 from tidegauge.simulate.beyond import Beyond, draw_continuous_scores
 from tidegauge.simulate.runs import (
     DOUBLING_DAYS,
@@ -44,7 +45,7 @@ def write_simulation(simulated: SimulatedRuns, folder: Path, *, progress: Progre
                 yield record
 
     with atomic_folder(folder) as staging:
-        rows = write_runs(staging / "runs.jsonl", counted())
+        rows = write_runs(staging / "runs.jsonl", with_task_weights(counted()))
         described = json.dumps(describe_truth(simulated), indent=1)
         (staging / "truth.json").write_text(described + "\n", encoding="utf-8")
         lines = [f"  {agent}: {day}\n" for agent, day in dates.items()]

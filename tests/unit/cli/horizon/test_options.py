@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from dataclasses import asdict, fields, replace
@@ -11,10 +12,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import tidegauge.horizon as th
 from builders import small_rows, write_rows
 from calls import Call
 from tidegauge.errors import InputError
-from tidegauge.horizon.analysis import AnalysisOptions
+from tidegauge.horizon.model.option_file import ModelChoice
 from tidegauge.horizon.model.options import CHOICES, CORE, FULL, HorizonOptions
 
 SIZES = ("--draws", 50, "--tune", 50, "--chains", 2)
@@ -301,16 +303,18 @@ def test_one_vocabulary_of_methods_and_a_note_for_former_names(
 ) -> None:
     (tmp_path / "o.yaml").write_text("failures: censor\n")
     (tmp_path / "full.yaml").write_text("model: full\nnoise: normal\n")
-    asked: list[AnalysisOptions] = []
+    asked: list[tuple[str, ModelChoice]] = []
 
-    def refuse(runs: object, given: AnalysisOptions, **rest: object) -> None:
-        asked.append(given)
+    def refuse(name: str, *_: object, **given: Any) -> None:
+        asked.append((name, given.get("model", ModelChoice())))
         raise InputError("not now")
 
-    monkeypatch.setattr("tidegauge.horizon.analysis.analyse", refuse)
+    for name in ("fit", "fit_regression", "fit_exact"):
+        monkeypatch.setattr(th, name, functools.partial(refuse, name))
     filled = [argument.format(folder=tmp_path) for argument in arguments]
-    said = call("horizon", "fit", runs, "--out", tmp_path / "out", *filled)
+    said = call("horizon", "fit", runs, "--out", tmp_path / "out", "-q", *filled)
     assert said.err.splitlines() == [*(f"note: {note}" for note in notes), "error: not now"]
-    assert asked[0].method == method
+    ((fitted, choice),) = asked
+    assert fitted == {"regression": "fit_regression", "exact": "fit_exact"}.get(method, "fit")
     expected = replace(FULL if method == "full" else CORE, **options)
-    assert asked[0].model == expected
+    assert choice.options == expected
