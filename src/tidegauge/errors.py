@@ -65,3 +65,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), names, n=1)
     return f" (did you mean {names[near[0]]}?)" if near else ""
+
+
+class TideGaugeWarning(UserWarning):
+    """A result that is not to be relied on as it stands; filter it by its type."""
+
+
+class ConvergenceWarning(TideGaugeWarning):
+    """The sampler did not converge."""
+
+
+class ModelCheckWarning(TideGaugeWarning):
+    """The fitted model would hardly have produced data like these, or has another mode."""

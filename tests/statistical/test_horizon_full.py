@@ -25,7 +25,8 @@ from tidegauge.horizon.density.joint import log_density
 from tidegauge.horizon.horizons.estimate import estimate_of_fit
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS, FULL, HorizonOptions
 from tidegauge.horizon.model.parameters import BLOCKS, is_log, layout_of
-from tidegauge.horizon.sampler.fit import HorizonFit, fit_horizon
+from tidegauge.horizon.result import HorizonFit
+from tidegauge.horizon.sampler.fit import fit_horizon
 
 SIZES = {"n_agents": 4, "n_tasks": 30, "n_families": 15}
 QUICK = SamplerConfig(draws=400, tune=300, chains=2, cores=1)

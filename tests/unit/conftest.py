@@ -5,23 +5,19 @@ Tests that spoil such a folder copy it first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from calls import Call, Said
 from sharing import shared_folder
 from tidegauge.cli.main import main
-from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.methods.regression import RegressionOptions
-from tidegauge.horizon.store.fit_folder import write_outputs
+from tidegauge.horizon import Runs, fit, fit_exact, fit_regression, read_runs
+from tidegauge.horizon.model.option_file import make_model
 from tidegauge.simulate.records import write_simulation
 from tidegauge.simulate.runs import scaled_shape, simulate_runs
 
-QUICK = SamplerConfig(draws=500, tune=400, chains=2, seed=3)
+QUICK = {"draws": 500, "tune": 400, "chains": 2, "seed": 3}
 
 
 @pytest.fixture
@@ -49,42 +45,43 @@ def simulated_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shared_folder(tmp_path_factory, "simulated", make)
 
 
-FitTo = Callable[..., Path]
+@pytest.fixture(scope="session")
+def dated_runs(simulated_runs: Path) -> Runs:
+    """Those runs, read, with their release dates."""
+    dates = simulated_runs / "release_dates.yaml"
+    return read_runs(simulated_runs / "runs.jsonl", release_dates=dates)
 
 
 @pytest.fixture(scope="session")
-def fitted_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> FitTo:
-    """Return a function that fits the simulated runs once a session and returns the folder."""
-
-    def fit(name: str, **options: Any) -> Path:
-        def make(folder: Path) -> None:
-            chosen = {"sampler": QUICK, "patient": False, **options}
-            analysis = analyse([simulated_runs / "runs.jsonl"], AnalysisOptions(**chosen))
-            write_outputs(analysis.outputs, folder)
-
-        return shared_folder(tmp_path_factory, name, make)
-
-    return fit
-
-
-@pytest.fixture(scope="session")
-def fit_folder(simulated_runs: Path, fitted_folder: FitTo) -> Path:
+def fit_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit of the core model, with release dates."""
-    return fitted_folder("fit", release_dates=simulated_runs / "release_dates.yaml")
+    return shared_folder(tmp_path_factory, "fit", lambda to: fit(dated_runs, **QUICK).save(to))
 
 
 @pytest.fixture(scope="session")
-def regression_folder(simulated_runs: Path, fitted_folder: FitTo) -> Path:
+def full_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short fit of the full model with many of its options on."""
+
+    def make(folder: Path) -> None:
+        options = {"human_scale": "source", "pooling": "lab", "trend": "kink", "rounding": True}
+        choice = make_model("full", **options)
+        fit(dated_runs, choice, draws=60, tune=80, chains=2, seed=3).save(folder)
+
+    return shared_folder(tmp_path_factory, "full", make)
+
+
+@pytest.fixture(scope="session")
+def regression_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """METR's regression of the same runs, with release dates."""
-    return fitted_folder(
-        "regression",
-        method="regression",
-        release_dates=simulated_runs / "release_dates.yaml",
-        regression=RegressionOptions(replicates=40),
-    )
+
+    def make(folder: Path) -> None:
+        fit_regression(dated_runs, replicates=40, seed=3).save(folder)
+
+    return shared_folder(tmp_path_factory, "regression", make)
 
 
 @pytest.fixture(scope="session")
-def exact_folder(fitted_folder: FitTo) -> Path:
+def exact_folder(simulated_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Each agent's exact posterior, without release dates."""
-    return fitted_folder("exact", method="exact")
+    runs = read_runs(simulated_runs / "runs.jsonl")
+    return shared_folder(tmp_path_factory, "exact", lambda to: fit_exact(runs).save(to))

@@ -36,47 +36,37 @@ def demo(out: Path, seed: int, progress: Progress) -> int:
 
 def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     """Simulate, check, fit, compare; return the exit code."""
-    import dataclasses
-
-    from tidegauge.horizon.analysis import AnalysisOptions, analyse
-    from tidegauge.horizon.data.counts import read_tally
-    from tidegauge.horizon.data.summary import summarise
-    from tidegauge.horizon.model.options import DEFAULT_SAMPLER
-    from tidegauge.horizon.store.fit_folder import write_outputs
+    import tidegauge.horizon as th
     from tidegauge.horizon.studies.recovery import compare_with_truth, read_truth
-    from tidegauge.report.charts import save_charts
-    from tidegauge.report.horizon.fit_charts import fit_charts, save_truth_chart
-    from tidegauge.report.horizon.page import write_horizon_report
+    from tidegauge.report.charts import save_chart, save_charts
+    from tidegauge.report.horizon.fit_charts import fit_charts, truth_chart
+    from tidegauge.report.horizon.terminal import truth_text
     from tidegauge.simulate.records import write_simulation
     from tidegauge.simulate.runs import scaled_shape, simulate_runs
 
     shape = scaled_shape(agents=12, tasks=90)
-    write_simulation(simulate_runs(shape, seed=seed), out / "data", progress=progress)
-    runs = out / "data" / "runs.jsonl"
-    for name, value in summarise(read_tally([runs])).lines()[:4]:
+    data = out / "data"
+    write_simulation(simulate_runs(shape, seed=seed), data, progress=progress)
+    runs = th.read_runs(data / "runs.jsonl", release_dates=data / "release_dates.yaml")
+    for name, value in runs.summary().head(4).itertuples(index=False):
         click.echo(f"  {name}: {value}")
-    tables, converged = {}, True
-    methods = ("core", "regression", "exact")
-    for method in methods:
-        options = AnalysisOptions(
-            method=method,
-            sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed),
-            release_dates=out / "data" / "release_dates.yaml",
-        )
-        analysis = analyse([runs], options, progress=progress)
+    results = {
+        "core": th.fit(runs, "core", seed=seed, progress=progress),
+        "regression": th.fit_regression(runs, seed=seed, progress=progress),
+        "exact": th.fit_exact(runs, progress=progress),
+    }
+    for method, result in results.items():
         with progress.step(f"writing {out / method}"):
-            write_outputs(analysis.outputs, out / method)
-            save_charts(fit_charts(analysis), out / method / "plots")
-        tables[method] = analysis.outputs.horizons
-        converged = converged and analysis.outputs.diagnostics["converged"]
-    truth = read_truth(out / "data" / "truth.json")
-    comparison = compare_with_truth(tables, truth)
-    click.echo(comparison.text())
-    save_truth_chart(comparison, out / "comparison")
-    page = out / methods[0] / "report.html"
-    write_horizon_report(out / methods[0], page, progress=progress)
+            result.save(out / method)
+            save_charts(fit_charts(result), out / method / "plots")
+    tables = {method: result.metr_table() for method, result in results.items()}
+    comparison = compare_with_truth(tables, read_truth(data / "truth.json"))
+    click.echo(truth_text(comparison))
+    save_chart(truth_chart(comparison), out / "comparison")
+    page = out / "core" / "report.html"
+    th.write_report(page, results["core"], progress=progress)
     click.echo(f"\nstart with {out / 'comparison.png'} and the report {page}")
-    return 0 if converged else 1
+    return 0 if results["core"].converged else 1
 
 
 def competition_tour(out: Path, seed: int, progress: Progress) -> int:
@@ -88,8 +78,7 @@ def competition_tour(out: Path, seed: int, progress: Progress) -> int:
     from tidegauge.bench.run.record import RunOptions
     from tidegauge.bench.run.runner import run_agent
     from tidegauge.errors import InputError
-    from tidegauge.horizon.data.counts import read_tally
-    from tidegauge.horizon.data.summary import summarise
+    from tidegauge.horizon import read_runs
 
     try:
         isolation = choose_isolation("auto")
@@ -109,6 +98,6 @@ def competition_tour(out: Path, seed: int, progress: Progress) -> int:
             f"{alias:<8} {report['score']:>9.4f} {report['score_se']:>7.3f} "
             f"{report['p_bronze_or_better']:>9.1%} {report['seconds']:>8.1f}"
         )
-    summary = summarise(read_tally([runs]))
-    click.echo(f"{runs}: {summary.rows} records that `tidegauge horizon` reads")
+    rows = read_runs(runs).summary()["count"].iloc[0]
+    click.echo(f"{runs}: {rows} records that `tidegauge horizon` reads")
     return 0 if valid else 1

@@ -6,12 +6,13 @@ import contextlib
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 import click
 
 from tidegauge import __version__
-from tidegauge.errors import TideGaugeError, did_you_mean
+from tidegauge.errors import TideGaugeError, TideGaugeWarning, did_you_mean
 from tidegauge.manifest import RecordedCommand, recorded_command
 
 _COMMANDS = {
@@ -85,6 +86,8 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line: exit 0 done, 1 a check failed, 2 bad input, 130 interrupted."""
+    # The commands print what fails; Python's own warnings of it are for a notebook.
+    warnings.simplefilter("ignore", TideGaugeWarning)
     try:
         result = cli.main(args=arguments, prog_name="tidegauge", standalone_mode=False)
         code = result if isinstance(result, int) else 0

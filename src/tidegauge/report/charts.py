@@ -14,6 +14,7 @@ import vl_convert
 from tidegauge.io import atomic_folder
 
 INK, ACCENT, SECOND, MUTED = "#1f2937", "#0f766e", "#b45309", "#9ca3af"
+PALETTE = (SECOND, "#2563eb", ACCENT, "#7c3aed", "#be123c", "#4d7c0f")
 PNG_SCALE = 2.0
 
 
@@ -46,9 +47,14 @@ def save_chart(chart: alt.TopLevelMixin, stem: Path) -> list[Path]:
     return [png, svg]
 
 
-def save_charts(charts: Mapping[str, alt.TopLevelMixin], folder: Path) -> None:
-    """Write every chart as PNG and SVG under its name, all together or none."""
-    with atomic_folder(folder) as staging:
+def save_charts(
+    charts: Mapping[str, alt.TopLevelMixin], folder: Path, *, owned: Sequence[str] = ()
+) -> None:
+    """Write every chart as PNG and SVG under its name, all together or none.
+
+    Files named in `owned` that are not written now are removed.
+    """
+    with atomic_folder(folder, owned=owned) as staging:
         for name, chart in charts.items():
             save_chart(chart, staging / name)
 

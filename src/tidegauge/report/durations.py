@@ -47,6 +47,7 @@ _BETWEEN: dict[float, str] = {
 _FEWEST_TICKS = 4
 WORK_UNITS = "A week is 40 hours of work, a month 167 and a year 2,000."
 SECONDS_PER_MINUTE = 60.0
+CENTURY_MONTHS = 1200.0  # a longer doubling time is shown as that
 
 
 def duration_text(minutes: float) -> str:

@@ -16,6 +16,7 @@ from tidegauge.io import atomic_folder
 from tidegauge.manifest import MANIFEST, manifest, write_json
 from tidegauge.progress import SILENT, Progress
 from tidegauge.schema.runs import HUMAN, MILLISECONDS_PER_MINUTE, RunRecord, write_runs
+from tidegauge.schema.weights import with_task_weights
 from tidegauge.simulate.beyond import Beyond, draw_continuous_scores
 from tidegauge.simulate.runs import (
     DOUBLING_DAYS,
@@ -45,8 +46,8 @@ def write_simulation(simulated: SimulatedRuns, folder: Path, *, progress: Progre
                 yield record
 
     with atomic_folder(folder) as staging:
-        rows = write_runs(staging / "runs.jsonl", counted())
-        truth_text = json.dumps(_describe(simulated), indent=1)
+        rows = write_runs(staging / "runs.jsonl", with_task_weights(counted()))
+        truth_text = json.dumps(describe_truth(simulated), indent=1)
         (staging / "truth.json").write_text(truth_text + "\n", encoding="utf-8")
         lines = [f"  {agent}: {day}\n" for agent, day in dates.items()]
         (staging / "release_dates.yaml").write_text("date:\n" + "".join(lines), encoding="utf-8")
@@ -206,7 +207,7 @@ def _draw_agent_records(
             )
 
 
-def _describe(simulated: SimulatedRuns) -> dict[str, Any]:
+def describe_truth(simulated: SimulatedRuns) -> dict[str, Any]:
     """Return the truth as plain data, with the horizons in minutes that a fit should find."""
     truth = simulated.truth
     scalars = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")

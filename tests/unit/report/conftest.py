@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +9,14 @@ import pandas as pd
 import pytest
 
 from sharing import shared_folder
-from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.model.options import CORE
+from tidegauge.engine.store import manifest, write_json
+from tidegauge.horizon import Runs, fit, write_report
+from tidegauge.horizon.model.option_file import make_model
 from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES
-from tidegauge.horizon.store.trend_folder import write_trends
+from tidegauge.horizon.store.studies import write_trends
 from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions, score_shapes
 from tidegauge.horizon.trend.draws import Trend
 from tidegauge.horizon.trend.prediction import Measured, TrendModel
-from tidegauge.report.horizon.page import write_horizon_report
 
 ORIGIN = 738_700.0
 
@@ -29,24 +26,24 @@ def page_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """A folder with page.html of the core fit, and its charts in charts/."""
 
     def make(folder: Path) -> None:
-        write_horizon_report(fit_folder, folder / "page.html", charts=folder / "charts")
+        write_report(folder / "page.html", fit_folder, charts=folder / "charts")
 
     return shared_folder(tmp_path_factory, "page", make)
 
 
 @pytest.fixture(scope="session")
-def trend_fit_folder(simulated_runs: Path, fitted_folder: Callable[..., Path]) -> Path:
+def trend_fit_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit with residual difficulty and a joint linear trend."""
-    return fitted_folder(
-        "trend_fit",
-        model=replace(CORE, trend="linear", residual="task"),
-        release_dates=simulated_runs / "release_dates.yaml",
-        sampler=SamplerConfig(draws=300, tune=300, chains=2, seed=3),
-    )
+
+    def make(folder: Path) -> None:
+        choice = make_model("core", trend="linear", residual="task")
+        fit(dated_runs, choice, draws=300, tune=300, chains=2, seed=3).save(folder)
+
+    return shared_folder(tmp_path_factory, "trend_fit", make)
 
 
 @pytest.fixture(scope="session")
-def trend_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trend_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A comparison of trends, from horizons as if they had been measured."""
     rng = np.random.default_rng(1)
     years = np.linspace(-2, 2, 8)
@@ -67,8 +64,8 @@ def trend_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             n_agents=8,
         )
     folder = tmp_path_factory.mktemp("trend")
-    options = TrendOptions(release_dates=Path("release_dates.yaml"))
-    found = TrendComparison(options, trends, score_shapes(measured), ORIGIN, (), {}, ())
+    scores = score_shapes(measured)
+    found = TrendComparison(TrendOptions(), trends, scores, ORIGIN, (), dated_runs)
     write_trends(found, folder)
     return folder
 
@@ -94,7 +91,7 @@ def compare_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
         for m, s in (("core", -0.4), ("grid", -0.5))
     ]
     pd.DataFrame(rows).to_csv(folder / "scores.csv", index=False)
-    (folder / "manifest.json").write_text(json.dumps({"kind": "horizon/compare"}))
+    write_json(folder / "manifest.json", manifest(kind="horizon/compare", inputs={}, settings={}))
     return folder
 
 
@@ -125,7 +122,8 @@ def multiverse_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory
         folder / "sensitivity.csv", index=False
     )
     pd.DataFrame({"family": "chess", **change}).to_csv(folder / "influence.csv", index=False)
-    (folder / "manifest.json").write_text(json.dumps({"kind": "horizon/multiverse"}))
+    described = manifest(kind="horizon/multiverse", inputs={}, settings={})
+    write_json(folder / "manifest.json", described)
     return folder
 
 
@@ -140,9 +138,9 @@ def whole_page_folder(
     """A folder with page.html of a fit with everything beside it, and its charts in charts/."""
 
     def make(folder: Path) -> None:
-        write_horizon_report(
-            trend_fit_folder,
+        write_report(
             folder / "page.html",
+            trend_fit_folder,
             charts=folder / "charts",
             trend=trend_folder,
             compare=compare_folder,

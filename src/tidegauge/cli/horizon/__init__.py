@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,10 @@ from tidegauge.cli.horizon.imports import import_group
 from tidegauge.cli.horizon.multiverse import multiverse_command
 from tidegauge.cli.horizon.options import (
     agent_options,
-    filter_options,
+    check_groups,
     method_options,
     model_options,
+    runs_options,
     sampler_options,
 )
 from tidegauge.cli.horizon.report import report
@@ -25,19 +28,19 @@ from tidegauge.cli.options import (
     json_option,
     out_option,
     quiet_option,
-    runs_argument,
     seed_option,
 )
 from tidegauge.cli.output import print_json, print_tables
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import datetime
 
-    from tidegauge.horizon.analysis import Analysis
-    from tidegauge.horizon.data.filters import RowFilter
+    from tidegauge.horizon import HorizonResult, Runs
     from tidegauge.horizon.model.option_file import ModelChoice
-    from tidegauge.horizon.trend.frontier import AgentFacts
     from tidegauge.progress import Progress
+
+    ReadRuns = Callable[..., Runs]
+    Fit = Callable[[Runs], HorizonResult]
 
 
 @click.group()
@@ -53,29 +56,21 @@ horizon.add_command(trend_command)
 
 
 @horizon.command()
-@runs_argument
-@filter_options
+@runs_options
 @json_option
 @quiet_option
-def check(
-    runs: tuple[str, ...], filters: tuple[RowFilter, ...], as_json: bool, progress: Progress
-) -> None:
+def check(read: ReadRuns, as_json: bool, progress: Progress) -> None:
     """Check run records. Prints what they hold.
 
     Example: tidegauge horizon check runs.jsonl
     """
-    from tidegauge.horizon.data.counts import read_tally
-    from tidegauge.horizon.data.summary import summarise
-
-    summary = summarise(read_tally(runs, filters=filters, progress=progress))
+    table = read().summary()
     if as_json:
-        print_json(summary)
-    else:
-        width = max(len(name) for name, _ in summary.lines())
-        for name, value in summary.lines():
-            click.echo(f"{name:<{width}}  {value}")
-    for note in summary.notes:
-        progress.note(note)
+        print_json(dict(table.itertuples(index=False)))
+        return
+    width = max(map(len, table["what"]))
+    for name, value in table.itertuples(index=False):
+        click.echo(f"{name:<{width}}  {value}")
 
 
 @horizon.command()
@@ -117,43 +112,38 @@ def simulate(
 
 
 @horizon.command()
-@runs_argument
+@runs_options
 @model_options
 @agent_options
-@filter_options
 @quiet_option
 def graph(
-    runs: tuple[str, ...],
+    read: ReadRuns,
     choice: ModelChoice,
     release_dates: Path | None,
-    facts: AgentFacts,
-    filters: tuple[RowFilter, ...],
+    groups: Path | None,
+    since: datetime.date | None,
+    frontier: bool,
     progress: Progress,
 ) -> None:
     """Print the model's graph as Mermaid, without fitting anything.
 
     Example: tidegauge horizon graph runs.jsonl
     """
-    from tidegauge.horizon.analysis import AnalysisOptions, read_design
     from tidegauge.horizon.model.specification import build_model, model_graph
+    from tidegauge.horizon.trend.frontier import AgentFacts, place_agents
 
-    options = AnalysisOptions(
-        model=choice.options,
-        priors=choice.priors,
-        release_dates=release_dates,
-        facts=facts,
-        filters=filters,
-    )
-    design = read_design(runs, options, progress=progress).design
-    click.echo(model_graph(build_model(design, priors=choice.priors, options=choice.options)))
+    check_groups(choice, groups)
+    runs = read(release_dates=release_dates, groups=groups)
+    placed = place_agents(runs, choice.options, AgentFacts(since=since, frontier=frontier))
+    model = build_model(placed.design, priors=choice.priors, options=choice.options)
+    click.echo(model_graph(model))
 
 
 @horizon.command()
-@runs_argument
+@runs_options
 @out_option
 @method_options
 @agent_options
-@filter_options
 @click.option(
     "--success",
     "rates",
@@ -191,8 +181,12 @@ def graph(
 @json_option
 @quiet_option
 def fit(
-    runs: tuple[str, ...],
+    read: ReadRuns,
     out: Path,
+    release_dates: Path | None,
+    groups: Path | None,
+    rates: tuple[float, ...],
+    by_source: bool,
     plots: bool,
     as_json: bool,
     progress: Progress,
@@ -204,74 +198,89 @@ def fit(
 
     Example: tidegauge horizon fit runs.jsonl --out fit --plots
     """
-    from tidegauge.horizon.analysis import analyse
-    from tidegauge.horizon.store.fit_folder import write_outputs
+    from tidegauge.horizon.horizons.tables import rates_table
     from tidegauge.io import check_writable
+    from tidegauge.report.horizon.terminal import result_text
 
-    options = _analysis_options(**choices)
+    method, refit = _method(groups=groups, progress=progress, **choices)
     check_writable(out)
-    analysis = analyse(runs, options, progress=progress)
+    runs = read(release_dates=release_dates, groups=groups)
+    result = method(runs)
+    tables = {"rates.csv": rates_table(result.estimate, rates)} if rates else {}
+    if by_source:
+        tables |= _by_source(result, refit, progress)
     with progress.step(f"writing {out}"):
-        write_outputs(analysis.outputs, out)
+        result.save(out, tables=tables)
     if as_json:
-        print_tables(out, ["horizons"], diagnostics=analysis.outputs.diagnostics)
+        print_tables(out, ["horizons"], diagnostics=result.diagnostics)
     else:
-        echo_horizons(analysis.outputs.horizons)
-    code = _echo_verdict(analysis)
+        click.echo(result_text(result))
+    code = _echo_verdict(result)
     if plots:  # last: a chart that cannot be drawn must not cost the fit
         from tidegauge.report.charts import save_charts
         from tidegauge.report.horizon.fit_charts import fit_charts
 
         with progress.step("drawing"):
-            save_charts(fit_charts(analysis), out / "plots")
+            save_charts(fit_charts(result), out / "plots")
     return code
 
 
-def _analysis_options(
-    method: str, choice: ModelChoice, seed: int, sizes: dict[str, int], **choices: Any
-) -> Any:
-    from tidegauge.horizon.analysis import AnalysisOptions
-    from tidegauge.horizon.methods.registry import parse_regression
-    from tidegauge.horizon.methods.regression import RegressionOptions
-    from tidegauge.horizon.model.options import DEFAULT_SAMPLER
+def _method(
+    *,
+    method: str,
+    choice: ModelChoice,
+    groups: Path | None,
+    seed: int,
+    progress: Progress,
+    since: datetime.date | None,
+    frontier: bool,
+    weighting: str,
+    regularisation: float,
+    replicates: int,
+    sizes: Any,
+) -> tuple[Fit, Fit]:
+    """Return what fits runs as they were asked for, and a source of tasks alone."""
+    import tidegauge.horizon as th
 
-    regression = {name: choices.pop(name) for name in ("weighting", "regularisation", "replicates")}
-    name, _, variant = method.partition(":")
-    if name == "regression":
-        regression |= parse_regression(variant)
-    return AnalysisOptions(
-        method=name,
-        model=choice.options,
-        priors=choice.priors,
-        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
-        patient=not sizes,  # who names the sizes gets exactly those
-        regression=RegressionOptions(**regression),
-        **choices,
-    )
-
-
-def echo_horizons(table: pd.DataFrame) -> None:
-    """Print each agent's horizons in minutes with their 95 % intervals."""
-    width = max(len("agent"), *(len(agent) for agent in table["agent"]))
-    header = (
-        f"{'50 % horizon (min)':>20} {'95 % interval':>22} {'80 %':>9} {'beyond':>7} {'runs':>7}"
-    )
-    click.echo(f"{'agent':<{width}} {header}")
-    for row in table.to_dict("records"):
-        interval = f"{row['p50q0.025']:.3g} to {row['p50q0.975']:.3g}"
-        click.echo(
-            f"{row['agent']:<{width}} {row['p50']:>20.4g} {interval:>22} {row['p80']:>9.3g} "
-            f"{row['p50_beyond']:>7.1%} {row['n_runs']:>7,}"
+    if method == "regression":
+        regress = functools.partial(
+            th.fit_regression,
+            weighting=weighting,
+            regularisation=regularisation,
+            replicates=replicates,
+            seed=seed,
+            progress=progress,
         )
+        return regress, regress
+    if method == "exact":
+        exact = functools.partial(th.fit_exact, progress=progress)
+        return exact, exact
+    check_groups(choice, groups)
+    sample: Any = functools.partial(th.fit, seed=seed, progress=progress, **sizes)
+    alone = dataclasses.replace(choice.options, trend="none")
+    return (
+        functools.partial(sample, model=choice, since=since, frontier=frontier),
+        functools.partial(sample, model=dataclasses.replace(choice, options=alone)),
+    )
 
 
-def _echo_verdict(analysis: Analysis) -> int:
+def _by_source(result: HorizonResult, refit: Fit, progress: Progress) -> dict[str, Any]:
+    import pandas as pd
+
+    from tidegauge.horizon.analysis import refit_sources
+
+    refitted = refit_sources(result.runs, refit, progress=progress)
+    own = result.tables().get("domains.csv")
+    tables = [*([] if own is None else [own]), *refitted.tables]
+    return {"domains.csv": pd.concat(tables, ignore_index=True)} if tables else {}
+
+
+def _echo_verdict(result: HorizonResult) -> int:
     """Say on stderr what failed and what to try; return the exit code."""
-    diagnostics = analysis.outputs.diagnostics
-    failed = [check for check in diagnostics["checks"] if check["passed"] is False]
-    for check_ in failed:
-        click.echo(f"check failed: {check_['name']}: {check_['detail']}", err=True)
-    if diagnostics["converged"]:
+    for check_ in result.findings:
+        if check_.passed is False:
+            click.echo(f"check failed: {check_.name}: {check_.detail}", err=True)
+    if result.converged:
         return 0
     click.echo(
         "not converged: the files are written, but do not rely on them. Try more draws "

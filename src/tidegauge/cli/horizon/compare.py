@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tidegauge.cli.horizon.options import (
-    filter_options,
     note,
     release_dates_option,
+    runs_options,
     workers_option,
 )
 from tidegauge.cli.options import (
@@ -18,14 +19,13 @@ from tidegauge.cli.options import (
     json_option,
     out_option,
     quiet_option,
-    runs_argument,
     seed_option,
 )
 from tidegauge.cli.output import print_tables
-from tidegauge.horizon.methods.registry import NAMES, VARIANTS, current_name
+from tidegauge.horizon.methods.registry import NAMES, VARIANTS, current_name, find_method
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.data.filters import RowFilter
+    from tidegauge.horizon import Runs
     from tidegauge.progress import Progress
 
 # As studies/held_out.py has them, without importing it for --help.
@@ -49,7 +49,7 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 
 
 @click.command("compare")
-@runs_argument
+@runs_options
 @out_option
 @click.option(
     "--method",
@@ -80,19 +80,17 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
 )
 @release_dates_option
 @workers_option
-@filter_options
 @seed_option
 @json_option
 @quiet_option
 def compare_command(
-    runs: tuple[str, ...],
+    read: Callable[..., Runs],
     out: Path,
     methods: list[str],
     by: tuple[str, ...],
     folds: int | None,
     release_dates: Path | None,
     workers: int | None,
-    filters: tuple[RowFilter, ...],
     seed: int,
     as_json: bool,
     progress: Progress,
@@ -103,27 +101,29 @@ def compare_command(
 
     Example: tidegauge horizon compare runs.jsonl --out comparison
     """
-    from tidegauge.horizon.store.comparison_folder import comparison_text, write_comparison
-    from tidegauge.horizon.studies.compare import CompareOptions, compare
+    import tidegauge.horizon as th
+    from tidegauge.horizon.store.studies import write_comparison
     from tidegauge.io import check_writable
 
     check_writable(out)
-    options = CompareOptions(
-        methods=methods,
+    for method in methods:
+        find_method(method)  # an unknown one is refused before anything is read
+    comparison = th.compare(
+        read(release_dates=release_dates),
+        methods,
         by=by,
         folds=folds,
         seed=seed,
         workers=workers,
-        release_dates=release_dates,
-        filters=filters,
+        progress=progress,
     )
-    comparison = compare(runs, options, progress=progress)
-    from tidegauge.report.horizon.comparison_charts import (
-        comparison_plots,
-    )  # after the input's faults
-
     with progress.step(f"writing {out}"):
-        write_comparison(comparison, out, plots=comparison_plots(comparison))
+        write_comparison(comparison, out)
+
+    from tidegauge.report.charts import save_charts
+    from tidegauge.report.horizon.study_charts import comparison_charts
+    from tidegauge.report.horizon.terminal import comparison_text
+
     if as_json:
         tables = ["compare", "scores", "differences", "loo"]
         print_tables(out, tables, converged=not comparison.unconverged)
@@ -135,4 +135,5 @@ def compare_command(
             "horizons. Try another --seed, or look at `horizon fit --plots`.",
             err=True,
         )
+    save_charts(comparison_charts(comparison), out / "plots")
     return 1 if comparison.unconverged else 0

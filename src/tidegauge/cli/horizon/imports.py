@@ -99,8 +99,9 @@ def import_mlebench_command(
 
 def _write(imported: Imported, out: Path | None, progress: Progress) -> None:
     from tidegauge.schema.runs import append_run, encode_run
+    from tidegauge.schema.weights import with_task_weights
 
-    for record in imported.records:
+    for record in with_task_weights(imported.records):
         if out is None:
             click.echo(encode_run(record).decode())
         else:

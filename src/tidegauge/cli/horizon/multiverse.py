@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.horizon.options import filter_options, release_dates_option, workers_option
+from tidegauge.cli.horizon.options import release_dates_option, runs_options, workers_option
 from tidegauge.cli.options import (
     Choice,
     json_option,
     out_option,
     quiet_option,
-    runs_argument,
     seed_option,
 )
 from tidegauge.cli.output import print_tables
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.data.filters import RowFilter
+    from tidegauge.horizon import Runs
     from tidegauge.horizon.studies.multiverse import Multiverse
     from tidegauge.progress import Progress
 
@@ -27,7 +27,7 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("multiverse")
-@runs_argument
+@runs_options
 @out_option
 @release_dates_option
 @click.option("--grid", type=_yaml_file, help="YAML of the universes; 64 of our own without it.")
@@ -43,12 +43,11 @@ _yaml_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--plots", is_flag=True, help="Save the charts as PNG and SVG too.")
 @workers_option
-@filter_options
 @seed_option
 @json_option
 @quiet_option
 def multiverse_command(
-    runs: tuple[str, ...],
+    read: Callable[..., Runs],
     out: Path,
     release_dates: Path | None,
     grid: Path | None,
@@ -58,7 +57,6 @@ def multiverse_command(
     model: str,
     plots: bool,
     workers: int | None,
-    filters: tuple[RowFilter, ...],
     seed: int,
     as_json: bool,
     progress: Progress,
@@ -69,39 +67,40 @@ def multiverse_command(
 
     Example: tidegauge horizon multiverse runs.jsonl --out multiverse --plots
     """
-    from tidegauge.horizon.model.options import CORE, FULL
-    from tidegauge.horizon.store.multiverse_folder import study_text, write_study
-    from tidegauge.horizon.studies.multiverse_study import StudyOptions, study
+    import tidegauge.horizon as th
+    from tidegauge.horizon.store.studies import write_study
     from tidegauge.io import check_writable
 
     check_writable(out)
-    options = StudyOptions(
-        grid=grid,
+    runs = read(release_dates=release_dates)
+    found = th.multiverse(
+        runs,
+        grid,
         universes=universes,
-        release_dates=release_dates,
         sensitivity=sensitivity,
         influence=influence,
-        model=FULL if model == "full" else CORE,
-        filters=filters,
+        model=model,
         seed=seed,
         workers=workers,
+        progress=progress,
     )
-    found = study(runs, options, progress=progress)
-    charts = None
-    if plots:
-        from tidegauge.report.horizon.multiverse_charts import (
-            study_plots,
-        )  # after the input's faults
-
-        charts = study_plots(found)
     with progress.step(f"writing {out}"):
-        write_study(found, out, plots=charts)
+        write_study(found, out)
+
+    from tidegauge.report.horizon.terminal import study_text
+
     if as_json:
         tables = ["multiverse", "doubling", "choices", "levels", "sensitivity", "influence"]
         print_tables(out, tables)
     else:
         click.echo(study_text(found))
-    return _echo_verdict(found.multiverse)
+    code = _echo_verdict(found.multiverse)
+    if plots:
+        from tidegauge.report.charts import save_charts
+        from tidegauge.report.horizon.multiverse_charts import multiverse_charts
+
+        save_charts(multiverse_charts(found), out / "plots")
+    return code
 
 
 def _echo_verdict(multiverse: Multiverse) -> int:

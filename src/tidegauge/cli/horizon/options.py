@@ -11,21 +11,57 @@ import functools
 import inspect
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidegauge.cli.options import Choice, Command
+from tidegauge.cli.options import Choice, Command, runs_argument
 from tidegauge.errors import InputError
 from tidegauge.horizon.methods.registry import current_name, find_method, parse_variant
 from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, ModelChoice, resolve
 from tidegauge.horizon.model.options import CHOICES, HorizonOptions
+
+if TYPE_CHECKING:
+    from tidegauge.horizon import Runs
+    from tidegauge.progress import Progress
 
 _YAML_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _MODELS = (
     "core: hierarchical, lognormal human times, logistic success. full: adds task effects, Weibull "
     "human times, censored failures, fractional scores."
 )
+
+
+def runs_options(command: Command) -> Command:
+    """Add RUNS and ``--only``, ``--exclude``; the command gets `read`, which reads the runs.
+
+    `read` takes what else `tidegauge.horizon.read_runs` takes.
+    """
+
+    @functools.wraps(command)
+    def reading(
+        *arguments: Any,
+        runs: tuple[str, ...],
+        only: tuple[str, ...],
+        exclude: tuple[str, ...],
+        progress: Progress,
+        **values: Any,
+    ) -> Any:
+        def read(**facts: Any) -> Runs:
+            from tidegauge.horizon import read_runs
+
+            return read_runs(runs, only=only, exclude=exclude, progress=progress, **facts)
+
+        return command(*arguments, read=read, progress=progress, **values)
+
+    form, tail = "FIELD=VALUE", "also VALUE,VALUE, FIELD~PATTERN, FIELD>=NUMBER."
+    decorated: Command = reading
+    for flag, help_line in (
+        ("--exclude", f"Leave out rows by any field; {tail}"),
+        ("--only", f"Keep only such rows; {tail}"),
+    ):
+        decorated = click.option(flag, multiple=True, metavar=form, help=help_line)(decorated)
+    return runs_argument(decorated)
 
 
 def sampler_options(command: Command) -> Command:
@@ -159,23 +195,13 @@ def _option_flags(command: Command) -> Command:
 
 
 def agent_options(command: Command) -> Command:
-    """Add what is known of the agents; the command gets `release_dates` and `facts`."""
+    """Add what is known of the agents: `release_dates`, `groups`, `since`, `frontier`."""
 
     @functools.wraps(command)
-    def gathered(
-        *arguments: Any,
-        groups: Path | None,
-        since: datetime.datetime | None,
-        frontier: bool,
-        **values: Any,
-    ) -> Any:
-        from tidegauge.horizon.trend.frontier import AgentFacts  # numpy: not for --help
+    def dated(*arguments: Any, since: datetime.datetime | None, **values: Any) -> Any:
+        return command(*arguments, since=since.date() if since else None, **values)
 
-        day = since.date() if since else None
-        facts = AgentFacts(groups=groups, since=day, frontier=frontier)
-        return command(*arguments, facts=facts, **values)
-
-    decorated: Command = gathered
+    decorated: Command = dated
     for option in (
         click.option("--frontier", is_flag=True, help="Trend through record holders only."),
         click.option(
@@ -193,29 +219,10 @@ def agent_options(command: Command) -> Command:
     return decorated
 
 
-def filter_options(command: Command) -> Command:
-    """Add ``--only`` and ``--exclude``; the command gets one tuple `filters`."""
-
-    @functools.wraps(command)
-    def parsed(
-        *arguments: Any, only: tuple[str, ...], exclude: tuple[str, ...], **values: Any
-    ) -> Any:
-        from tidegauge.horizon.data.filters import parse_filter
-
-        filters = (
-            *(parse_filter(text, keep=True) for text in only),
-            *(parse_filter(text, keep=False) for text in exclude),
-        )
-        return command(*arguments, filters=filters, **values)
-
-    form, tail = "FIELD=VALUE", "also VALUE,VALUE, FIELD~PATTERN, FIELD>=NUMBER."
-    decorated: Command = parsed
-    for flag, help_line in (
-        ("--exclude", f"Leave out rows by any field; {tail}"),
-        ("--only", f"Keep only such rows; {tail}"),
-    ):
-        decorated = click.option(flag, multiple=True, metavar=form, help=help_line)(decorated)
-    return decorated
+def check_groups(choice: ModelChoice, groups: Path | None) -> None:
+    """Refuse groups that the model would not use."""
+    if groups and choice.options.pooling not in ("lab", "family"):
+        raise InputError("--groups is used by --pooling lab and --pooling family; add one")
 
 
 def _flag(name: str, help_line: str) -> Any:

@@ -29,8 +29,8 @@ def report(folder: Path, out: Path | None, progress: Progress, **places: Path | 
 
     Example: tidegauge horizon report fit --charts charts --trend trend
     """
-    from tidegauge.report.horizon.page import write_horizon_report
+    from tidegauge.horizon import write_report
 
     page = out or folder / "report.html"
-    write_horizon_report(folder, page, **places, progress=progress)
+    write_report(page, folder, **places, progress=progress)
     click.echo(page)

@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidegauge.cli.horizon.options import (
     agent_options,
-    filter_options,
+    check_groups,
     model_options,
+    runs_options,
     sampler_options,
 )
 from tidegauge.cli.options import (
     json_option,
     out_option,
     quiet_option,
-    runs_argument,
     seed_option,
 )
 from tidegauge.cli.output import print_tables
 from tidegauge.errors import InputError
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.data.filters import RowFilter
+    from tidegauge.horizon import Runs
     from tidegauge.horizon.model.option_file import ModelChoice
-    from tidegauge.horizon.trend.frontier import AgentFacts
     from tidegauge.progress import Progress
 
 
 @click.command("trend")
-@runs_argument
+@runs_options
 @out_option
 @model_options
 @agent_options
-@filter_options
 @sampler_options
 @seed_option
 @json_option
 @quiet_option
 def trend_command(
-    runs: tuple[str, ...],
+    read: Callable[..., Runs],
     out: Path,
     choice: ModelChoice,
     release_dates: Path | None,
-    facts: AgentFacts,
-    filters: tuple[RowFilter, ...],
-    seed: int,
+    groups: Path | None,
     as_json: bool,
     progress: Progress,
-    sizes: dict[str, int],
+    sizes: Any,
+    **choices: Any,
 ) -> int:
     """Fit every shape of trend of horizons over release date, compare and stack them.
 
@@ -60,33 +56,32 @@ def trend_command(
 
     Example: tidegauge horizon trend runs.jsonl --release-dates dates.yaml --out trend --since 2024
     """
-    from tidegauge.horizon.model.options import DEFAULT_SAMPLER
-    from tidegauge.horizon.store.trend_folder import trends_text, write_trends
-    from tidegauge.horizon.trend.comparison import TrendOptions, compare_trends
+    import tidegauge.horizon as th
+    from tidegauge.horizon.store.studies import write_trends
     from tidegauge.io import check_writable
 
     if release_dates is None:
         raise InputError("a trend needs --release-dates, a YAML of agents and dates")
-    options = TrendOptions(
-        release_dates=release_dates,
-        model=choice.options,
-        priors=choice.priors,
-        sampler=dataclasses.replace(DEFAULT_SAMPLER, seed=seed, **sizes),
-        patient=not sizes,  # who names the sizes gets exactly those
-        facts=facts,
-        filters=filters,
-    )
+    if choice.options.trend != "none":
+        raise InputError(f"trend={choice.options.trend}: every shape is fitted; leave it out")
+    check_groups(choice, groups)
     check_writable(out)
-    comparison = compare_trends(runs, options, progress=progress)
-    from tidegauge.report.horizon.trend_charts import trend_plots  # after the input's faults
-
+    runs = read(release_dates=release_dates, groups=groups)
+    comparison = th.compare_trends(runs, choice, progress=progress, **sizes, **choices)
     with progress.step(f"writing {out}"):
-        write_trends(comparison, out, plots=trend_plots(comparison))
+        write_trends(comparison, out)
+
+    from tidegauge.report.charts import save_charts
+    from tidegauge.report.horizon.terminal import trends_text
+    from tidegauge.report.horizon.trend_charts import trend_charts
+
     if as_json:
         print_tables(out, ["trends", "shapes"], converged=not comparison.unconverged)
     else:
         click.echo(trends_text(comparison))
-    return _echo_verdict(comparison.unconverged)
+    code = _echo_verdict(comparison.unconverged)
+    save_charts(trend_charts(comparison), out / "plots")
+    return code
 
 
 def _echo_verdict(unconverged: Sequence[str]) -> int:

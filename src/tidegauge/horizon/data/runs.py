@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import html
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,6 +52,8 @@ class Runs:
         Conditions by which rows were left out.
     counted : RunsSummary or None
         Counts of everything that was read.
+    read_seconds : float
+        How long that took.
     """
 
     design: Design
@@ -59,6 +62,7 @@ class Runs:
     sha256: Mapping[str, str] = field(default_factory=dict, compare=False)
     filters: tuple[str, ...] = field(default=(), compare=False)
     counted: RunsSummary | None = field(default=None, compare=False)
+    read_seconds: float = field(default=0.0, compare=False)
 
     @classmethod
     def from_frame(
@@ -118,10 +122,6 @@ class Runs:
 
         lines = self.counted.lines() if self.counted else _design_lines(self.design)
         return pd.DataFrame(lines, columns=["what", "count"])
-
-    def placed(self, design: Design) -> Runs:
-        """Return the same runs with the agents of a trend chosen in their design."""
-        return replace(self, design=design)
 
     @property
     def _headline(self) -> str:
@@ -187,11 +187,13 @@ def read_runs(
     >>> read_runs(path).design.agents
     ('GPT-4o',)
     """
+    began = time.perf_counter()
     filters = _filters(only, exclude)
     dates, known = read_release_dates(release_dates), read_groups(groups)
     paths = [sources] if isinstance(sources, Path | str) else list(sources)
     tally = read_tally(paths, filters=filters, progress=progress)
     runs = _runs_of(tally, dates, known, filters)
+    runs = replace(runs, read_seconds=time.perf_counter() - began)
     for note in runs.notes:
         progress.note(note)
     return runs
@@ -211,8 +213,9 @@ def _runs_of(
     groups: Mapping[str, str],
     filters: Sequence[RowFilter],
 ) -> Runs:
+    design = build_design(tally)
     return Runs(
-        design=with_agent_facts(build_design(tally), dates=dates, groups=groups),
+        design=with_agent_facts(design, dates=dates, groups=groups) if dates or groups else design,
         release_dates=dates,
         groups=groups,
         sha256=tally.sha256,

@@ -1,108 +1,77 @@
-"""Each agent's success curve from a stored fit, with the success rates that were seen."""
+"""Each agent's success curve with its band, and the success rates that were seen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit
 
-from tidegauge.arrays import FloatArray
-from tidegauge.horizon.horizons.tables import BUCKETS
-from tidegauge.horizon.store.stored_fit import Posterior, StoredFit
+from tidegauge.arrays import FloatArray, weighted_quantiles
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.horizons.estimate import Estimate
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from tidegauge.horizon.result import HorizonResult
 
 _GRID = 61
 _BIN_LOG2 = 2.0  # rates are shown for tasks within a factor of four of each other, as in the table
+_BAND = (0.025, 0.5, 0.975)
 
 
 @dataclass(frozen=True)
 class Curve:
     """One agent's success curve on a grid of minutes, and the rates seen around some lengths.
 
-    `low` and `high` are None without draws; `seen_runs` is None where runs were not counted.
+    `low` and `high` are the pointwise 95 % band of the draws.
     """
 
     agent: str
     minutes: FloatArray
     median: FloatArray
-    low: FloatArray | None
-    high: FloatArray | None
+    low: FloatArray
+    high: FloatArray
     seen_minutes: FloatArray
     seen_rate: FloatArray
-    seen_runs: FloatArray | None
+    seen_runs: FloatArray
     p50_minutes: float
 
 
-def success_curves(fit: StoredFit) -> list[Curve]:
-    """Return every agent's curve over the lengths that matter, in the table's order.
-
-    With draws: their pointwise median and 95 % band, and the share of successful runs by inferred
-    task length. Without: the curve of the table's coefficients, and its length buckets.
-    """
-    log2 = _grid_of(fit)
-    rows = fit.horizons.to_dict("records")
-    if fit.posterior is None or fit.tasks is None:
-        return [_curve_of_row(row, log2) for row in rows]
-    lengths = fit.tasks["log2_mean"].to_numpy()
-    return [_curve_of_draws(fit.posterior, a, row, log2, lengths) for a, row in enumerate(rows)]
-
-
-def _grid_of(fit: StoredFit) -> FloatArray:
-    if fit.tasks is not None:
-        ends = _ends(fit.tasks)
-    else:
-        p80 = fit.horizons["p80"].to_numpy()
-        usable = p80[np.isfinite(p80) & (p80 > 0)]
-        shortest = np.clip(usable.min() if usable.size else 1.0, 1e-3, 1.0)
-        ends = float(np.log2(shortest)), float(np.log2(2880))
-    return np.linspace(ends[0] - 1, ends[1] + 1, _GRID)
+def success_curves(result: HorizonResult) -> list[Curve]:
+    """Return every agent's curve over the lengths of the tasks, in the order of the design."""
+    design, estimate = result.design, result.estimate
+    lengths = result.task_log2
+    ends = np.concatenate([lengths, design.log2_minutes])
+    log2 = np.linspace(ends.min() - 1, ends.max() + 1, _GRID)
+    p50 = estimate.interval(0.5, kind="typical").median
+    return [
+        _curve(design, estimate, a, log2=log2, lengths=lengths, p50_minutes=float(p50[a]))
+        for a in range(len(design.agents))
+    ]
 
 
-def _ends(tasks: pd.DataFrame) -> tuple[float, float]:
-    lengths = np.concatenate([tasks["log2_mean"], np.log2(tasks["human_minutes"])])
-    return float(lengths.min()), float(lengths.max())
-
-
-def _curve_of_row(row: dict[Any, Any], log2: FloatArray) -> Curve:
-    with np.errstate(invalid="ignore"):  # an agent that never succeeds has no slope
-        median = expit(row["intercept"] + row["coefficient"] * log2)
-    middles = np.array([np.sqrt(low * high) for low, high in BUCKETS.values()])
-    rates = np.array([row[bucket] for bucket in BUCKETS])
-    seen = np.isfinite(rates)
-    return Curve(
-        agent=row["agent"],
-        minutes=np.exp2(log2),
-        median=median,
-        low=None,
-        high=None,
-        seen_minutes=middles[seen],
-        seen_rate=rates[seen],
-        seen_runs=None,
-        p50_minutes=row["p50"],
-    )
-
-
-def _curve_of_draws(
-    posterior: Posterior, a: int, row: dict[Any, Any], log2: FloatArray, lengths: FloatArray
+def _curve(
+    design: Design,
+    estimate: Estimate,
+    a: int,
+    *,
+    log2: FloatArray,
+    lengths: FloatArray,
+    p50_minutes: float,
 ) -> Curve:
-    eta = posterior.alpha[:, a, None] + posterior.beta[:, a, None] * log2
-    low, median, high = expit(np.quantile(eta, [0.025, 0.5, 0.975], axis=0))
-    attempts, successes = posterior.counts.attempts[a], posterior.counts.successes[a]
+    low, median, high = _band(estimate, a, log2)
     # Edges at whole powers of four minutes, as those of the table's buckets.
     bins = np.floor(lengths / _BIN_LOG2).astype(np.int64)
     bins -= bins.min()
+    attempts, successes = design.attempts[a], design.successes[a]
     runs, won, total = np.array(
         [np.bincount(bins, weights=w) for w in (attempts, successes, attempts * lengths)],
         dtype=np.float64,
     )
     seen = runs > 0
     return Curve(
-        agent=row["agent"],
+        agent=design.agents[a],
         minutes=np.exp2(log2),
         median=median,
         low=low,
@@ -110,5 +79,20 @@ def _curve_of_draws(
         seen_minutes=np.exp2(total[seen] / runs[seen]),
         seen_rate=won[seen] / runs[seen],
         seen_runs=runs[seen],
-        p50_minutes=row["p50"],
+        p50_minutes=p50_minutes,
     )
+
+
+def _band(estimate: Estimate, a: int, log2: FloatArray) -> FloatArray:
+    """Return the ends of the band and the curve between them, shape (3, length)."""
+    with np.errstate(invalid="ignore"):  # an agent that never succeeds may have no slope
+        eta = estimate.alpha[:, a, None] + estimate.beta[:, a, None] * log2
+        if estimate.weight is None:
+            ends = np.quantile(eta, _BAND, axis=0)
+        else:
+            weight = estimate.weight[:, a]
+            ends = np.array([weighted_quantiles(column, weight, _BAND) for column in eta.T]).T
+        if estimate.point is not None:
+            ends[1] = estimate.point.alpha[a] + estimate.point.beta[a] * log2
+    band: FloatArray = expit(ends)
+    return band

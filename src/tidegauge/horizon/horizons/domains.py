@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tidegauge.horizon.model.parameters import Point
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 
 SHIFTED, SAME, REFIT = "residual", "same curve", "refit"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tidegauge.horizon.data.design import Design
     from tidegauge.horizon.model.parameters import Point
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 KINDS = ("marginal", "typical")
 # Of a weighted posterior: so many quantiles that the ends of a 95 % interval are among them.

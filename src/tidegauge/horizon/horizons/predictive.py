@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import expit
@@ -33,26 +32,6 @@ class HumanCheck:
     source: str
     observed: FloatArray
     replicated: FloatArray
-
-
-class RunCounts(Protocol):
-    """Agent runs as counts (agent, task): a design, or what a stored fit kept of it."""
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """Names of the agents."""
-
-    @property
-    def human_minutes(self) -> FloatArray:
-        """The file's own length of each task."""
-
-    @property
-    def attempts(self) -> FloatArray:
-        """Runs of each agent on each task."""
-
-    @property
-    def successes(self) -> FloatArray:
-        """Those that succeeded."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +102,7 @@ def predict(
         HumanCheck(name, design.run_log2[source == name], replicated[:, source == name])
         for name in sorted(set(source.tolist()))
     ]
-    scored = replace(design, successes=scored_successes(design, options))
-    rates = rate_checks(scored, lambda a: agent_logits(some, a), rng)
+    rates = rate_checks(design, options, some, rng)
     groups = _difficulty_groups(design, point.mu_task.reshape(-1, len(design.tasks)))
     return PredictiveChecks(human=tuple(human), rates=tuple(rates), difficulty=tuple(groups))
 
@@ -142,16 +120,20 @@ def _difficulty_groups(design: Design, draws: FloatArray) -> Sequence[Difficulty
 
 
 def rate_checks(
-    design: RunCounts, logits: Callable[[int], FloatArray], rng: np.random.Generator
-) -> Sequence[RateCheck]:
-    """Replicate each agent's runs, by length bucket, from its draws (draw, task) of the logit."""
+    design: Design, options: HorizonOptions, point: Point, rng: np.random.Generator
+) -> list[RateCheck]:
+    """Replicate each agent's runs, by length bucket, from draws (draw, ...).
+
+    Only tasks whose runs are successes or failures: a fractional score has a mean in the model but
+    no distribution to draw it from.
+    """
+    binary = (scored_successes(design, options) == design.successes).all(axis=0)
     found = []
     for a, agent in enumerate(design.agents):
         attempts = design.attempts[a].astype(np.int64)
-        win = expit(logits(a))
-        replicated = rng.binomial(attempts, win)
+        replicated = rng.binomial(attempts, expit(agent_logits(point, a)))
         for bucket, (low, high) in BUCKETS.items():
-            inside = (design.human_minutes >= low) & (design.human_minutes < high)
+            inside = (design.human_minutes >= low) & (design.human_minutes < high) & binary
             n_runs = int(attempts[inside].sum())
             if n_runs:
                 rate = replicated[:, inside].sum(axis=1) / n_runs

@@ -12,7 +12,7 @@ from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.horizons.estimate import Estimate, interval_columns
-from tidegauge.horizon.horizons.quantities import bounded
+from tidegauge.horizon.horizons.quantities import bounded, minutes_of
 from tidegauge.scores import log_score
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ BUCKETS = {
     "960-2880 min": (960, 2880),
 }
 RATES = {"p50": 0.5, "p80": 0.8}
+MOST_DRAWS = 1000
 PAIR_COLUMNS = (
     *("agent_a", "agent_b", "probability"),
     *("log2_ratio", "log2_ratioq0.025", "log2_ratioq0.975"),
@@ -69,6 +70,27 @@ def horizons_table(
         columns |= interval_columns(f"{name}_marginal", estimate.interval(success))
     columns["p50_beyond"] = estimate.beyond(0.5, kind="typical")
     columns["n_runs"] = design.attempts.sum(axis=1).astype(int)
+    return pd.DataFrame(columns)
+
+
+def draws_table(estimate: Estimate) -> pd.DataFrame:
+    """Return ``horizon_draws.csv``: METR's bootstrap table, one row a draw or replicate.
+
+    Returns
+    -------
+    DataFrame
+        Minutes in columns ``<agent>_p50`` and ``<agent>_p80``, of the kind that ``horizons.csv``
+        has under these names; at most MOST_DRAWS rows, evenly spaced among all draws.
+    """
+    import pandas as pd
+
+    columns: dict[str, FloatArray] = {}
+    log2 = {name: estimate.log2_horizons(rate, kind="typical") for name, rate in RATES.items()}
+    n_draws = len(log2["p50"])
+    kept = np.linspace(0, n_draws - 1, min(MOST_DRAWS, n_draws)).astype(int)
+    minutes = {name: minutes_of(draws[kept]) for name, draws in log2.items()}
+    for a, agent in enumerate(estimate.agents):
+        columns |= {f"{agent}_{name}": minutes[name][:, a] for name in RATES}
     return pd.DataFrame(columns)
 
 

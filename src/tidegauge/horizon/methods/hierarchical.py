@@ -27,7 +27,7 @@ from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from tidegauge.horizon.model.parameters import Point
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 # A mean probability of success needs far fewer draws than the tails of a horizon.
 FOLD_SAMPLER = SamplerConfig(draws=750, tune=300, chains=2, target_accept=0.95, cores=1)
@@ -125,7 +125,7 @@ def _short_fit(
         if pooled_estimate([one]).converged and not last.log_mass - one.log_mass >= _MUCH_HEAVIER
     ]
     found = pooled_estimate([replace(last, point=last.point.thinned(_LONGER)), *comparable])
-    missed = last.screen is not None and last.screen.check().passed is False
+    missed = last.modes is not None and last.modes.passed is False
     return replace(found, converged=found.converged and not missed)
 
 

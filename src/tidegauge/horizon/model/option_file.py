@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegauge.engine.priors import MAKERS, Prior, kinds_like
 from tidegauge.errors import InputError, did_you_mean
+from tidegauge.horizon.model.formulas import model_text
 from tidegauge.horizon.model.options import (
     CHOICES,
     CORE,
@@ -39,6 +40,56 @@ class ModelChoice:
     def name(self) -> str:
         """``core`` as long as nothing differs from it but what it takes, else ``full``."""
         return model_name(self.options, self.priors)
+
+    def __str__(self) -> str:
+        return model_text(self.options, self.priors, name=self.name)
+
+
+def make_model(
+    name: str = "core", *, priors: Mapping[str, Prior] | None = None, **options: str | bool
+) -> ModelChoice:
+    """Make a model: `core` or `full`, with options and priors changed.
+
+    Printing it shows the formulas of the terms that are on, and every prior.
+
+    Parameters
+    ----------
+    name : str
+        ``core`` or ``full``.
+    priors : mapping, optional
+        Parameter to its prior, as ``{"sigma_human": half_normal(2)}``; of the same support as the
+        default.
+    options
+        As in `HorizonOptions`: ``noise="student_t"``, ``trend="linear"``...
+
+    Returns
+    -------
+    ModelChoice
+
+    Raises
+    ------
+    InputError
+        There is no such model, option, value or parameter.
+
+    Examples
+    --------
+    >>> import tidegauge.horizon as th
+    >>> print(th.model("core").name)
+    core
+    >>> th.model("full", noise="student_t", priors={"sigma_human": th.half_normal(2)}).options.noise
+    'student_t'
+    """
+    if name not in MODELS:
+        raise InputError(f"model={name}: must be one of {', '.join(MODELS)}")
+    for option in options:
+        _check_name(option, OPTION_NAMES, "option")
+    for parameter in priors or {}:
+        _check_name(parameter, PRIOR_NAMES, "prior of")
+    return ModelChoice(
+        replace(MODELS[name], **options),  # type: ignore[arg-type]
+        replace(DEFAULT_PRIORS, **(priors or {})),
+        model=name,
+    )
 
 
 def model_name(options: HorizonOptions, priors: HorizonPriors = DEFAULT_PRIORS) -> str:

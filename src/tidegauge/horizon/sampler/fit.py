@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidegauge.arrays import FloatArray
 from tidegauge.engine.bridge import log_mass
 from tidegauge.engine.config import SamplerConfig
-from tidegauge.engine.diagnostics import Diagnosis, diagnose
+from tidegauge.engine.diagnostics import diagnose
 from tidegauge.engine.sampling import Draws, LogDensity, sample_density
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.runs import Runs
+from tidegauge.horizon.inference_data import posterior_of
 from tidegauge.horizon.model.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -20,7 +22,7 @@ from tidegauge.horizon.model.options import (
     with_human_prior,
 )
 from tidegauge.horizon.model.parameters import Point, layout_of, unpack
-from tidegauge.horizon.result import posterior_of
+from tidegauge.horizon.result import HorizonFit
 from tidegauge.horizon.sampler.modes import Screen, screen_modes
 from tidegauge.horizon.sampler.target import Problem, middle_of, to_centred
 from tidegauge.progress import SILENT, Progress
@@ -29,44 +31,6 @@ _PILOT_DRAWS, _PILOT_TUNE = 100, 200
 _MOVES = 2  # to a heavier mode, should one be met
 # What is tried in turn when a run does not converge: smaller steps, longer chains.
 _PATIENCE = ((0.95, 1), (0.98, 2), (0.995, 4))
-
-
-@dataclass(frozen=True)
-class HorizonFit:
-    """A fitted model.
-
-    Attributes
-    ----------
-    design, priors, options, sampler
-        What was fitted and how; `sampler` as it was in the end.
-    point : Point
-        All draws, each array with leading dimensions (chain, draw).
-    draws : Draws
-        The sampler's own record.
-    diagnosis : Diagnosis
-        Convergence and the parameter table.
-    attempts : int
-        Runs it took: a run that did not converge is repeated with more patience.
-    seconds : dict
-        ``compile`` and ``sample``.
-    screen : Screen or None
-        What was seen of other modes, where it was looked for.
-    log_mass : float
-        Logarithm of the mass of the mode that was sampled (NaN if not weighed): with it, fits
-        that ended in different modes of one posterior are compared by what they hold.
-    """
-
-    design: Design
-    priors: HorizonPriors
-    options: HorizonOptions
-    sampler: SamplerConfig
-    point: Point
-    draws: Draws
-    diagnosis: Diagnosis
-    attempts: int
-    seconds: dict[str, float]
-    screen: Screen | None = None
-    log_mass: float = float("nan")
 
 
 def fit_horizon(
@@ -115,22 +79,23 @@ def fit_horizon(
         )
         draws = sample_density(density, config, label="sampling", progress=progress)
         point = unpack_draws(design, options, density, draws)
-        diagnosis = diagnose(posterior_of(design, options, point, draws))
+        diagnosis = diagnose(posterior_of(design, options, point, draws.statistics))
         if diagnosis.converged or not patient or attempt == len(_PATIENCE):
             break
         failed = "; ".join(f"{check.name}: {check.detail}" for check in diagnosis.failed)
         progress.note(f"not converged yet ({failed}): again, with more patience")
     done = time.perf_counter()
     return HorizonFit(
-        design=design,
+        runs=Runs(design),
         priors=priors,
         options=options,
         sampler=config,
+        asked=sampler,
         point=point,
-        draws=draws,
+        statistics=draws.statistics,
         diagnosis=diagnosis,
         attempts=attempt,
-        screen=screen,
+        modes=screen.check() if screen else None,
         log_mass=log_mass(density, draws.position, seed=sampler.seed) if weighed else float("nan"),
         seconds={"compile": compiled - began, "sample": done - compiled},
     )

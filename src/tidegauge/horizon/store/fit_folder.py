@@ -1,97 +1,244 @@
-"""Write what a fit found: the files of the contract, all together or not at all."""
+"""The folder of a fit: every table, the draws themselves, and the same object back from them."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.engine.diagnostics import Check
-from tidegauge.engine.store import manifest, write_csv, write_json
-from tidegauge.horizon.horizons.tables import tasks_table
-from tidegauge.io import atomic_folder
+import msgspec
+import numpy as np
+
+from tidegauge.engine.config import SamplerConfig
+from tidegauge.engine.diagnostics import Check, diagnose
+from tidegauge.engine.priors import Prior
+from tidegauge.engine.store import manifest
+from tidegauge.errors import InputError
+from tidegauge.horizon.data.agents import read_release_dates, undated_note
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.runs import Runs
+from tidegauge.horizon.data.summary import RunsSummary
+from tidegauge.horizon.horizons.estimate import Curves, Estimate
+from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
+from tidegauge.horizon.result import CurveFit, HorizonFit, HorizonResult
+from tidegauge.horizon.store.folder import (
+    REMEDY,
+    Manifest,
+    read_json,
+    read_manifest,
+    write_folder,
+)
 
 if TYPE_CHECKING:
-    import arviz as az
     import pandas as pd
+    import xarray as xr
 
-    from tidegauge.horizon.sampler.fit import HorizonFit
-
-FILES = (
-    *("horizons.csv", "tasks.csv", "parameters.csv", "diagnostics.json", "posterior.nc"),
-    *("manifest.json", "plots", "report.html", "pairs.csv", "domains.csv", "rates.csv"),
-    *("trend.csv", "trend_fan.csv"),
-)
+SAMPLED = ("core", "full")
+DIRECT = ("regression", "exact")
+_GROUPS = ("posterior", "sample_stats", "constant_data")
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """One method's answer, ready to be written.
+class _Diagnostics:
+    """What is read of ``diagnostics.json``."""
 
-    Attributes
-    ----------
-    horizons : DataFrame
-        The table of agents.
-    diagnostics : dict
-        What goes into ``diagnostics.json``.
-    settings : dict
-        What goes into the manifest, enough to repeat the fit.
-    fit : HorizonFit or None
-        The posterior, where the method has one.
-    tables : mapping
-        Further tables by the name of their file.
-    """
-
-    kind: str
-    horizons: pd.DataFrame
-    diagnostics: dict[str, Any]
-    settings: dict[str, Any]
-    inputs: Mapping[str, str]
-    fit: HorizonFit | None = None
-    tables: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    notes: Sequence[str] = field(default_factory=tuple)
+    converged: bool
+    checks: list[Check]
+    seconds: dict[str, float]
+    attempts: int = 1
 
 
-def write_outputs(outputs: Outputs, folder: Path) -> None:
-    """Replace the files of an earlier fit by this one's; a kill leaves one or the other."""
-    with atomic_folder(folder, owned=FILES) as staging:
-        write_csv(staging / "horizons.csv", outputs.horizons)
-        for name, table in outputs.tables.items():
-            write_csv(staging / name, table)
-        if outputs.fit is not None:
-            fit = outputs.fit
-            log2_draws = fit.point.mu_task.reshape(-1, len(fit.design.tasks))
-            write_csv(staging / "tasks.csv", tasks_table(fit.design, log2_draws))
-            write_csv(staging / "parameters.csv", fit.diagnosis.parameters)
-            from tidegauge.horizon.result import stored_trace
+def write_result(
+    result: HorizonResult, folder: Path, *, tables: Mapping[str, pd.DataFrame] | None = None
+) -> None:
+    """Write what a method found, with further tables; see `HorizonResult.save`."""
+    if isinstance(result, HorizonFit):
+        binary = {"posterior.nc": lambda path: _write_posterior(path, result)}
+    else:
+        binary = {"estimate.nc": lambda path: _write_estimate(path, result)}
+    write_folder(
+        folder,
+        "fit",
+        kind=result.method,
+        tables={**result.tables(), **(tables or {})},
+        settings=_settings(result),
+        inputs=result.runs.sha256,
+        notes=result.runs.notes,
+        documents={"diagnostics.json": result.diagnostics},
+        binary=binary,
+    )
 
-            _write_trace(staging / "posterior.nc", stored_trace(fit))
-        write_json(staging / "diagnostics.json", outputs.diagnostics)
-        description = manifest(kind=outputs.kind, inputs=outputs.inputs, settings=outputs.settings)
-        write_json(staging / "manifest.json", {**description, "notes": list(outputs.notes)})
 
-
-def fit_diagnostics(fit: HorizonFit, checks: Sequence[Check]) -> dict[str, Any]:
-    """Return ``diagnostics.json`` of a posterior; predictive checks do not decide convergence."""
-    table = fit.diagnosis.parameters
-    modes = [fit.screen.check()] if fit.screen else []
+def _settings(result: HorizonResult) -> dict[str, Any]:
     return {
-        "converged": fit.diagnosis.converged,
-        "r_hat_max": float(table["r_hat"].max()),
-        "ess_bulk_min": float(table["ess_bulk"].min()),
-        "ess_tail_min": float(table["ess_tail"].min()),
-        "divergences": fit.diagnosis.divergences,
-        "draws": fit.sampler.draws,
-        "chains": fit.sampler.chains,
-        "attempts": fit.attempts,
-        "seconds": dict(fit.seconds),
-        "checks": [check.as_dict() for check in (*fit.diagnosis.checks, *modes, *checks)],
+        **result.settings,
+        "release_dates": dict(result.runs.release_dates),
+        "groups": dict(result.runs.groups),
+        "read": result.runs.counted,
     }
 
 
-def _write_trace(path: Path, trace: az.InferenceData) -> None:
+def manifest_of(result: HorizonResult) -> Manifest:
+    """Return what made a result: as it was saved, or as it would be saved now."""
+    if result.made is not None:
+        return result.made
+    kind = f"horizon/{result.method}"
+    described = manifest(kind=kind, inputs=result.runs.sha256, settings=_settings(result))
+    return Manifest(**described, notes=result.runs.notes)
+
+
+def load(folder: Path | str) -> HorizonResult:
+    """Read a result back from the folder it was saved to.
+
+    Parameters
+    ----------
+    folder : path
+        What `HorizonResult.save` or ``tidegauge horizon fit`` wrote.
+
+    Returns
+    -------
+    HorizonFit or CurveFit
+        Equal to what was saved.
+
+    Raises
+    ------
+    InputError
+        Not the folder of a fit, one of its files is missing or damaged, or an older version of
+        the program wrote it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tidegauge.horizon as th
+    >>> runs, truth = th.simulate(agents=3, tasks=20, seed=1)
+    >>> found = th.fit_exact(runs)
+    >>> folder = tempfile.mkdtemp()
+    >>> found.save(folder)
+    >>> th.load(folder) == found
+    True
+    """
+    folder = Path(folder)
+    saved = read_manifest(folder, "fit", kinds=(*SAMPLED, *DIRECT))
+    diagnostics = read_json(folder / "diagnostics.json", _Diagnostics)
+    sampled = saved.method in SAMPLED
+    path = folder / ("posterior.nc" if sampled else "estimate.nc")
+    try:
+        read = _read_fit if sampled else _read_curves
+        return read(path, saved, diagnostics)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the HDF5 layers raise, it is the file that is damaged
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: cannot be read ({reason}); {REMEDY['fit']} {folder}") from error
+
+
+def _read_fit(path: Path, saved: Manifest, diagnostics: _Diagnostics) -> HorizonFit:
+    from tidegauge.horizon.inference_data import design_of, point_of, posterior_of
+
+    found = _read_groups(path, _GROUPS)
+    settings = saved.settings
+    options = HorizonOptions(**settings["options"])
+    priors = {name: _prior_of(value) for name, value in settings["priors"].items()}
+    runs = _runs_of(saved, design_of(found["constant_data"]))
+    point = point_of(found["posterior"])
+    statistics = {str(name): np.asarray(v) for name, v in found["sample_stats"].items()}
+    modes = next((check for check in diagnostics.checks if check.name == "other_modes"), None)
+    return HorizonFit(
+        runs=runs,
+        priors=HorizonPriors(**priors),
+        options=options,
+        sampler=SamplerConfig(**settings["sampler_used"]),
+        asked=SamplerConfig(**settings["sampler"]),
+        point=point,
+        statistics=statistics,
+        diagnosis=diagnose(posterior_of(runs.design, options, point, statistics)),
+        attempts=diagnostics.attempts,
+        seconds=diagnostics.seconds,
+        modes=modes,
+        trend_agents=settings.get("agents", {}),
+        made=saved,
+    )
+
+
+def _read_curves(path: Path, saved: Manifest, diagnostics: _Diagnostics) -> CurveFit:
+    from tidegauge.horizon.inference_data import design_of
+
+    found = _read_groups(path, ("estimate", "constant_data"))
+    curves, design = found["estimate"], design_of(found["constant_data"])
+    parts: dict[str, Any] = {str(name): np.asarray(v) for name, v in curves.items()}
+    point = None
+    if "point_alpha" in parts:
+        point = Curves(parts.pop("point_alpha"), parts.pop("point_beta"))
+    estimate = Estimate(
+        method=saved.method,
+        agents=design.agents,
+        longest_minutes=float(design.human_minutes.max()),
+        point=point,
+        **parts,
+    )
+    general = {"method", "filters", "release_dates", "groups", "read"}
+    options = {name: v for name, v in saved.settings.items() if name not in general}
+    runs = _runs_of(saved, design)
+    return CurveFit(
+        runs=runs, found=estimate, options=options, seconds=diagnostics.seconds, made=saved
+    )
+
+
+def _runs_of(saved: Manifest, design: Design) -> Runs:
+    settings = saved.settings
+    dates = read_release_dates(settings["release_dates"])
+    said = undated_note(design.agents, dates)
+    counted = settings.get("read")
+    return Runs(
+        design=replace(design, notes=tuple(n for n in saved.notes if n not in said)),
+        release_dates=dates,
+        groups=settings["groups"],
+        sha256=saved.inputs,
+        filters=tuple(settings["filters"]),
+        counted=None if counted is None else msgspec.convert(counted, RunsSummary),
+    )
+
+
+def _prior_of(saved: Mapping[str, Any]) -> Prior:
+    return Prior(**{**saved, "upper": float(saved["upper"])})
+
+
+def _write_posterior(path: Path, fit: HorizonFit) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # xarray's remarks on netCDF encodings
-        trace.to_netcdf(str(path), engine="h5netcdf", compress=False)
+        fit.idata.to_netcdf(str(path), engine="h5netcdf", compress=False)
+
+
+def _write_estimate(path: Path, result: HorizonResult) -> None:
+    import xarray as xr
+
+    from tidegauge.horizon.inference_data import constant_data_of
+
+    found, dims = result.estimate, ("draw", "agent")
+    variables: dict[str, Any] = {"alpha": (dims, found.alpha), "beta": (dims, found.beta)}
+    variables["success"] = (("agent", "task"), found.success)
+    if found.weight is not None:
+        variables["weight"] = (dims, found.weight)
+    if found.point is not None:
+        variables["point_alpha"] = (("agent",), found.point.alpha)
+        variables["point_beta"] = (("agent",), found.point.beta)
+    xr.Dataset(variables).to_netcdf(path, group="estimate", engine="h5netcdf")
+    design = constant_data_of(result.design)
+    design.to_netcdf(path, group="constant_data", mode="a", engine="h5netcdf")
+
+
+def _read_groups(path: Path, names: Sequence[str]) -> dict[str, xr.Dataset]:
+    """Read the groups of a file into memory."""
+    import xarray as xr
+
+    if not path.is_file():
+        raise InputError(f"{path}: not found; {REMEDY['fit']} {path.parent}")
+    missing = set(names) - {group.lstrip("/") for group in xr.open_groups(path, engine="h5netcdf")}
+    if missing:
+        raise InputError(
+            f"{path}: no {', '.join(sorted(missing))}: an older version wrote it; "
+            f"{REMEDY['fit']} {path.parent}"
+        )
+    return {name: xr.load_dataset(path, group=name, engine="h5netcdf") for name in names}

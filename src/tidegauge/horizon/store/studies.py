@@ -1,4 +1,4 @@
-"""What stands beside a fit on its page: trends, a comparison of methods, a multiverse."""
+"""The folders of studies: trends, a comparison of methods, a multiverse; written and read back."""
 
 from __future__ import annotations
 
@@ -8,16 +8,127 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import InputError
-from tidegauge.horizon.store.stored_fit import REMEDY, check_dates, read_json, read_table
+from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER
+from tidegauge.horizon.methods.registry import BASELINE
+from tidegauge.horizon.model.options import DEFAULT_PRIORS
+from tidegauge.horizon.result import HorizonFit, HorizonResult
+from tidegauge.horizon.store.folder import (
+    REMEDY,
+    check_dates,
+    read_manifest,
+    read_table,
+    write_folder,
+)
+from tidegauge.horizon.studies.compare import Comparison
+from tidegauge.horizon.studies.effects import choices_table, levels_table
+from tidegauge.horizon.studies.held_out import SUREST
+from tidegauge.horizon.studies.multiverse import doubling_table, horizons_table
+from tidegauge.horizon.studies.multiverse_study import Study
+from tidegauge.horizon.studies.scores import (
+    calibration_table,
+    differences_table,
+    scores_table,
+    tasks_table,
+)
+from tidegauge.horizon.trend.comparison import STACKED, TrendComparison, trend_outputs
 from tidegauge.horizon.trend.summary import COLUMNS, FAN_LEVELS
-from tidegauge.io import finish_commit
 
 if TYPE_CHECKING:
     import pandas as pd
 
-STACKED = "stacked"
 _FAN_NUMBERS = ("success", *(f"q{level:g}" for level in FAN_LEVELS))
 _QUANTITIES = tuple(name for name in COLUMNS if name != "quantity")
+
+
+def write_comparison(comparison: Comparison, folder: Path) -> None:
+    """Write a comparison of methods."""
+    cells, options = comparison.held_out.cells, comparison.options
+    write_folder(
+        folder,
+        "compare",
+        kind="compare",
+        tables={
+            "compare.csv": comparison.horizons,
+            "scores.csv": scores_table(cells),
+            "differences.csv": differences_table(cells),
+            "folds.csv": comparison.held_out.fits,
+            "predictions.csv": cells.drop(columns="raw"),
+            "calibration.csv": calibration_table(cells),
+            "tasks.csv": tasks_table(cells),
+            "loo.csv": comparison.loo,
+        },
+        settings={
+            "seed": options.seed,
+            "filters": comparison.runs.filters,
+            "by": options.by,
+            "folds": options.folds or "all",
+            "baseline": BASELINE,
+            "methods": {method.name: method.settings for method in options.chosen},
+            "priors": DEFAULT_PRIORS,
+            "surest_probability": 1 - SUREST,
+        },
+        inputs=comparison.runs.sha256,
+        notes=comparison.notes,
+        further={"converged": not comparison.unconverged},
+    )
+
+
+def write_study(found: Study, folder: Path) -> None:
+    """Write a multiverse, with the sensitivity and the influence that were asked for."""
+    multiverse, options = found.multiverse, found.options
+    settings = {
+        "seed": options.seed,
+        "universes": {one.number: one.universe for one in multiverse.outcomes},
+        "model": options.model,
+        "priors": DEFAULT_PRIORS,
+        "sampler": SHORT_SAMPLER,
+        "filters": found.runs.filters,
+        "release_dates": bool(found.runs.release_dates),
+    }
+    if options.grid is not None:
+        settings["grid"] = options.grid.name
+    write_folder(
+        folder,
+        "multiverse",
+        kind="multiverse",
+        tables={
+            "multiverse.csv": horizons_table(multiverse),
+            "doubling.csv": doubling_table(multiverse),
+            "choices.csv": choices_table(multiverse),
+            "levels.csv": levels_table(multiverse),
+            "influence.csv": found.influence,
+            "sensitivity.csv": found.sensitivity,
+        },
+        settings=settings,
+        inputs=found.runs.sha256,
+        notes=found.runs.notes,
+        further={
+            "converged": not multiverse.failed and not multiverse.unconverged,
+            "failed": {one.number: one.reason for one in multiverse.failed},
+        },
+    )
+
+
+def write_trends(comparison: TrendComparison, folder: Path) -> None:
+    """Write a comparison of trends."""
+    options = comparison.options
+    write_folder(
+        folder,
+        "trend",
+        kind="trend",
+        tables=trend_outputs(comparison),
+        settings={
+            "model": options.model,
+            "priors": options.priors,
+            "sampler": options.sampler,
+            "agents": options.facts,
+            "filters": comparison.runs.filters,
+            "shapes": list(options.shapes),
+        },
+        inputs=comparison.runs.sha256,
+        notes=comparison.runs.notes,
+        further={"converged": not comparison.unconverged},
+    )
 
 
 @dataclass(frozen=True)
@@ -83,13 +194,13 @@ NO_STUDIES = Studies()
 
 
 def read_studies(
-    fit: Path,
+    fit: HorizonResult,
     *,
     trend: Path | None = None,
     compare: Path | None = None,
     multiverse: Path | None = None,
 ) -> Studies:
-    """Read what was asked for, and the fit's own trend if it has one.
+    """Read the folders that were asked for, and take the fit's own trend if it has one.
 
     Raises
     ------
@@ -97,37 +208,20 @@ def read_studies(
         A folder is not what it should be, or one of its files is missing or damaged.
     """
     return Studies(
-        joint=_read_joint(fit),
+        joint=joint_trend(fit),
         trends=_read_trends(trend) if trend else None,
         comparison=_read_comparison(compare) if compare else None,
         multiverse=_read_multiverse(multiverse) if multiverse else None,
     )
 
 
-@dataclass(frozen=True)
-class _Kind:
-    kind: str
-
-
-def _check_kind(folder: Path, name: str) -> str:
-    """Return what to do about a folder's faults, after checking that it is of this kind."""
-    remedy = f"make it with: tidegauge horizon {name} RUNS --out"
-    if not folder.is_dir():
-        raise InputError(f"{folder}: not a folder; {remedy} {folder}")
-    finish_commit(folder)
-    found = read_json(folder / "manifest.json", _Kind, remedy=remedy).kind
-    if found != f"horizon/{name}":
-        raise InputError(f"{folder / 'manifest.json'}: kind={found}: {remedy} {folder}")
-    return remedy
-
-
-def _read_joint(folder: Path) -> StoredTrend | None:
-    if not (folder / "trend.csv").is_file():
+def joint_trend(result: HorizonResult) -> StoredTrend | None:
+    """Return the trend that a fit has itself."""
+    if not isinstance(result, HorizonFit) or result.options.trend == "none":
         return None
-    table = read_table(folder / "trend.csv", ("quantity", *_QUANTITIES), ())
-    fan = _read_fan(folder / "trend_fan.csv", remedy=REMEDY)
-    shape = table["detail"].iloc[0].split(" ")[0]
-    return _trend(f"joint {shape}", table, fan, folder / "trend.csv")
+    tables = {name: table.astype(str) for name, table in result.trend_tables.items()}
+    fan = result.trend_tables["trend_fan.csv"]
+    return _trend(f"joint {result.options.trend}", tables["trend.csv"], fan, Path("trend.csv"))
 
 
 def _read_fan(path: Path, *texts: str, remedy: str) -> pd.DataFrame:
@@ -149,7 +243,8 @@ def _trend(name: str, table: pd.DataFrame, fan: pd.DataFrame, path: Path) -> Sto
 
 
 def _read_trends(folder: Path) -> StoredTrends:
-    remedy = _check_kind(folder, "trend")
+    read_manifest(folder, "trend")
+    remedy = REMEDY["trend"]
     table = read_table(
         folder / "trends.csv",
         ("shape", "quantity", *_QUANTITIES),
@@ -173,7 +268,8 @@ def _read_trends(folder: Path) -> StoredTrends:
 
 
 def _read_comparison(folder: Path) -> StoredComparison:
-    remedy = _check_kind(folder, "compare")
+    read_manifest(folder, "compare")
+    remedy = REMEDY["compare"]
     ends = [f"{p}{end}" for p in ("p50", "p80") for end in ("", "q0.025", "q0.975")]
     names = ("log_score", "fractional_log_score", "brier", "difference")
     scores = [f"{name}{end}" for name in names for end in ("", "_se")]
@@ -188,7 +284,8 @@ def _read_comparison(folder: Path) -> StoredComparison:
 
 
 def _read_multiverse(folder: Path) -> StoredMultiverse:
-    remedy = _check_kind(folder, "multiverse")
+    read_manifest(folder, "multiverse")
+    remedy = REMEDY["multiverse"]
 
     def optional(name: str, texts: tuple[str, ...], *numbers: str) -> pd.DataFrame | None:
         path = folder / name

@@ -5,17 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.agents import read_release_dates, with_agent_facts
-from tidegauge.horizon.data.counts import read_tally
-from tidegauge.horizon.data.design import Design, build_design
-from tidegauge.horizon.data.filters import RowFilter
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.tables import horizons_table
 from tidegauge.horizon.methods.base import Method
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     import arviz as az
     import pandas as pd
 
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 DEFAULT_FOLDS = 5
 _HIGH_R_HAT = 1.1  # of a fold's short chains; a mean probability is then still good to a few %
@@ -52,10 +49,6 @@ class CompareOptions:
         How many of each kind; None holds out one task or family at a time.
     workers : int or None
         Processes for the folds; None for one a core.
-    release_dates : Path or None
-        YAML file, for models with a trend.
-    filters : sequence of RowFilter
-        Rows to leave out while reading.
     """
 
     methods: Sequence[str] = NAMES
@@ -63,8 +56,6 @@ class CompareOptions:
     folds: int | None = DEFAULT_FOLDS
     seed: int = 1
     workers: int | None = None
-    release_dates: Path | None = None
-    filters: Sequence[RowFilter] = ()
 
     def __post_init__(self) -> None:
         for name, given, known in (("method", self.methods, NAMES), ("by", self.by, KINDS)):
@@ -81,6 +72,9 @@ class CompareOptions:
     def chosen(self) -> list[Method]:
         """The methods asked for, each once, in the order given."""
         return [find_method(name) for name in dict.fromkeys(map(current_name, self.methods))]
+
+
+DEFAULT_COMPARE = CompareOptions()
 
 
 @dataclass(frozen=True)
@@ -104,29 +98,27 @@ class Comparison:
     loo: pd.DataFrame
     held_out: HeldOut
     unconverged: list[str]
-    inputs: Mapping[str, str]
+    runs: Runs
     notes: list[str]
 
 
 def compare(
-    runs: Sequence[Path | str], options: CompareOptions, *, progress: Progress = SILENT
+    runs: Runs, options: CompareOptions = DEFAULT_COMPARE, *, progress: Progress = SILENT
 ) -> Comparison:
-    """Read run records and compare methods on them; folds are laid out before anything is fitted.
+    """Compare methods on the same runs; folds are laid out before anything is fitted.
 
     Raises
     ------
     InputError
         No kind of folds that was asked for can be made from these records.
     """
-    dates = read_release_dates(options.release_dates)
-    tally = read_tally(runs, filters=options.filters, progress=progress)
-    design = with_agent_facts(build_design(tally), dates=dates)
+    design = runs.design
     trends = {getattr(method.settings.get("options"), "trend", "none") for method in options.chosen}
-    if not dates and trends != {"none"}:
+    if not runs.release_dates and trends != {"none"}:
         raise InputError("a method has a trend, but there are no release dates; give them too")
     folds, fold_notes = lay_out_folds(design, options)
-    notes = [*design.notes, *fold_notes]
-    for note in notes:
+    notes = [*runs.notes, *fold_notes]
+    for note in fold_notes:
         progress.note(note)
     fitted = _fit_all_runs(design, options, progress)
     sampled = {name: found.fit for name, found in fitted.items() if found.fit is not None}
@@ -146,7 +138,7 @@ def compare(
         loo=loo_table(sampled),
         held_out=held_out,
         unconverged=[name for name, fit in sampled.items() if not fit.diagnosis.converged],
-        inputs=tally.sha256,
+        runs=runs,
         notes=[*notes, *late],
     )
 
@@ -226,11 +218,9 @@ def leave_cells_out(fit: HorizonFit) -> az.ELPDData:
 
     The other agents' runs of the task stay in, as they nearly do in folds by agent.
     """
-    from tidegauge.horizon.result import stored_trace  # isort: split
+    trace = fit.idata  # also silences the announcement that ArviZ makes when it is imported
+    import arviz as az
 
-    import arviz as az  # after the line that silences its announcement
-
-    trace = stored_trace(fit)
     kept = trace.log_likelihood.sizes["chain"] * trace.log_likelihood.sizes["draw"]
     efficiency = min(1.0, float(fit.diagnosis.parameters["ess_bulk"].mean()) / kept)
     with warnings.catch_warnings():

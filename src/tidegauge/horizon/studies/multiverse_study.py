@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.agents import read_release_dates, undated_note, with_agent_facts
-from tidegauge.horizon.data.counts import read_tally
-from tidegauge.horizon.data.design import Design, build_design
-from tidegauge.horizon.data.filters import RowFilter
+from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.horizon.studies.influence import check_families, leave_families_out
 from tidegauge.horizon.studies.multiverse import Multiverse, explore
@@ -32,25 +30,19 @@ class StudyOptions:
         YAML file of universes; None for the default grid.
     universes : int or None
         Fit so many of them, drawn at random; None for all.
-    release_dates : Path or None
-        YAML file, for doubling times.
     sensitivity, influence : bool
         Whether priors are changed, and families left out, one by one.
     model : HorizonOptions
         The model they are changed in.
-    filters : sequence of RowFilter
-        Which rows are read at all.
     workers : int or None
         Processes; None for one a core.
     """
 
     grid: Path | None = None
     universes: int | None = None
-    release_dates: Path | None = None
     sensitivity: bool = False
     influence: bool = False
     model: HorizonOptions = CORE
-    filters: Sequence[RowFilter] = ()
     seed: int = 1
     workers: int | None = None
 
@@ -58,6 +50,9 @@ class StudyOptions:
         for name in ("universes", "workers"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise InputError(f"{name}={value}: must be at least 1")
+
+
+DEFAULT_STUDY = StudyOptions()
 
 
 @dataclass(frozen=True)
@@ -68,27 +63,19 @@ class Study:
     multiverse: Multiverse
     sensitivity: pd.DataFrame | None
     influence: pd.DataFrame | None
-    inputs: Mapping[str, str]
-    notes: Sequence[str]
+    runs: Runs
 
 
 def study(
-    runs: Sequence[Path | str], options: StudyOptions, *, progress: Progress = SILENT
+    runs: Runs, options: StudyOptions = DEFAULT_STUDY, *, progress: Progress = SILENT
 ) -> Study:
-    """Read run records and fit every universe; everything is checked before the first fit."""
-    dates = read_release_dates(options.release_dates)
+    """Fit every universe; everything is checked before the first fit."""
+    design, dates = runs.design, runs.release_dates
     grid = None if options.grid is None else read_grid(options.grid, progress=progress)
-    tally = read_tally(runs, filters=options.filters, progress=progress)
-    design = build_design(tally)
-    if dates:
-        design = with_agent_facts(design, dates=dates)
     universes = default_grid(design) if grid is None else grid
     _check_trends(universes, options, bool(dates))
     if options.influence:
         check_families(design)
-    notes = [*design.notes, *undated_note(design.agents, dates)]
-    for note in notes:
-        progress.note(note)
     multiverse = explore(
         design,
         universes,
@@ -99,7 +86,7 @@ def study(
         progress=progress,
     )
     sensitivity, influence = _extras(design, options, progress)
-    return Study(options, multiverse, sensitivity, influence, tally.sha256, notes)
+    return Study(options, multiverse, sensitivity, influence, runs)
 
 
 def _check_trends(universes: Sequence[Universe], options: StudyOptions, dated: bool) -> None:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tidegauge.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,27 +23,6 @@ class TruthComparison:
     """
 
     table: pd.DataFrame
-
-    def text(self) -> str:
-        """Return a table for a terminal: truth, each method's 50 % horizon, and how often right."""
-        methods = list(dict.fromkeys(self.table["method"]))
-        lines = ["", "50 % horizon in minutes (95 % interval)"]
-        lines.append(f"{'agent':<10} {'truth':>8}" + "".join(f"{name:>29}" for name in methods))
-        for agent, rows in self.table.groupby("agent", sort=False):
-            cells = [
-                f"{row['p50']:>9.3g} ({row['low']:.3g} to {row['high']:.3g})".rjust(28)
-                + (" " if row["inside"] else "!")
-                for row in rows.to_dict("records")
-            ]
-            lines.append(f"{agent:<10} {rows['true'].iloc[0]:>8.3g}" + "".join(cells))
-        for method, rows in self.table.groupby("method", sort=False):
-            error = float(np.sqrt(np.mean(np.log2(rows["p50"] / rows["true"]) ** 2)))
-            lines.append(
-                f"{method}: {rows['inside'].sum()} of {len(rows)} intervals hold the truth, "
-                f"typical error a factor {2**error:.2f}"
-            )
-        lines.append("! marks an interval that misses the truth")
-        return "\n".join(lines)
 
 
 def read_truth(path: Path) -> dict[str, float]:

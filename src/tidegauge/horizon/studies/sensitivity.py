@@ -42,7 +42,7 @@ from tidegauge.progress import SILENT, Progress
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 LIKELIHOOD = "likelihood"
 SENSITIVE = 0.05  # distance per doubling of the power, above which a component matters

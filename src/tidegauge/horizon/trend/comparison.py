@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tidegauge.arrays import FloatArray
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
-from tidegauge.horizon.analysis import AnalysisOptions, read_design
+from tidegauge.horizon.data.agents import DAYS_PER_YEAR
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.data.filters import RowFilter
+from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.model.options import (
     CORE,
     DEFAULT_PRIORS,
@@ -25,14 +25,18 @@ from tidegauge.horizon.model.options import (
 )
 from tidegauge.horizon.model.trend_shapes import SHAPES
 from tidegauge.horizon.trend.draws import Trend, trend_of_fit
-from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts
+from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
 from tidegauge.horizon.trend.prediction import Measured, TrendModel, measured_horizons
+from tidegauge.horizon.trend.summary import trend_files
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    import pandas as pd
+
+    from tidegauge.horizon.result import HorizonFit
 
 
+STACKED = "stacked"
 FEWEST_EARLIER = 4  # agents, before the next ones are predicted from them
 _STACKING_ROUNDS = 5000
 _NO_WEIGHT = 1e-6  # what the rounds have not yet brought to zero
@@ -120,38 +124,23 @@ class TrendOptions:
     ----------
     model : HorizonOptions
         The model around the trend; its own `trend` is replaced by each shape in turn.
-    release_dates : Path
-        YAML of agents and dates.
     facts : AgentFacts
         Which agents are in the trend; the others stay in the fit.
-    filters : tuple of RowFilter
-        Rows to leave out while reading.
     """
 
-    release_dates: Path
     model: HorizonOptions = CORE
     priors: HorizonPriors = DEFAULT_PRIORS
     sampler: SamplerConfig = DEFAULT_SAMPLER
     patient: bool = True
     facts: AgentFacts = NO_FACTS
-    filters: tuple[RowFilter, ...] = ()
     shapes: Sequence[str] = SHAPES
 
     def __post_init__(self) -> None:
         if self.model.trend != "none":
             raise InputError(f"trend={self.model.trend}: every shape is fitted; leave it out")
 
-    def analysis(self, shape: str) -> AnalysisOptions:
-        """Return the options of one shape's fit."""
-        return AnalysisOptions(
-            model=replace(self.model, trend=shape),
-            priors=self.priors,
-            sampler=self.sampler,
-            patient=self.patient,
-            release_dates=self.release_dates,
-            facts=self.facts,
-            filters=self.filters,
-        )
+
+DEFAULT_TRENDS = TrendOptions()
 
 
 @dataclass(frozen=True)
@@ -163,8 +152,7 @@ class TrendComparison:
     scores: ShapeScores
     origin_day: float
     unconverged: tuple[str, ...]
-    inputs: Mapping[str, str]
-    notes: tuple[str, ...]
+    runs: Runs
 
     @property
     def stack(self) -> tuple[list[Trend], list[float]]:
@@ -173,7 +161,7 @@ class TrendComparison:
 
 
 def compare_trends(
-    runs: Sequence[Path | str], options: TrendOptions, *, progress: Progress = SILENT
+    runs: Runs, options: TrendOptions = DEFAULT_TRENDS, *, progress: Progress = SILENT
 ) -> TrendComparison:
     """Measure horizons without a trend, fit every shape jointly, score and stack them.
 
@@ -182,11 +170,12 @@ def compare_trends(
     InputError
         Too few agents are in the trend, or all of one day.
     """
-    read = read_design(runs, options.analysis(options.shapes[0]), progress=progress)
+    first = replace(options.model, trend=options.shapes[0])
+    design = place_agents(runs, first, options.facts).design
     # Agents are measured each by themselves: neither a trend nor the others say where they lie.
-    fits = {"none": _fit(read.design, replace(options.model, pooling="none"), options, progress)}
+    fits = {"none": _fit(design, replace(options.model, pooling="none"), options, progress)}
     for shape in options.shapes:
-        fits[shape] = _fit(read.design, replace(options.model, trend=shape), options, progress)
+        fits[shape] = _fit(design, replace(options.model, trend=shape), options, progress)
     with progress.step("predicting each agent from the others"):
         measured = measured_horizons(fits["none"])
         scores = score_shapes(measured, shapes=options.shapes, priors=options.priors)
@@ -194,10 +183,9 @@ def compare_trends(
         options=options,
         trends={shape: trend_of_fit(fits[shape]) for shape in options.shapes},
         scores=scores,
-        origin_day=read.design.origin_day,
+        origin_day=design.origin_day,
         unconverged=tuple(name for name, fit in fits.items() if not fit.diagnosis.converged),
-        inputs=read.inputs,
-        notes=tuple(read.notes),
+        runs=runs,
     )
 
 
@@ -217,3 +205,89 @@ def _fit(
         patient=options.patient,
         progress=progress,
     )
+
+
+def trend_outputs(comparison: TrendComparison) -> dict[str, pd.DataFrame]:
+    """Return every table by the name of its file."""
+    import pandas as pd
+
+    tables: dict[str, list[pd.DataFrame]] = {"trend.csv": [], "trend_fan.csv": []}
+    for name, trends, weights in mixtures(comparison):
+        for file, table in trend_files(trends, weights).items():
+            table.insert(0, "shape", name)
+            tables[file].append(table)
+    return {
+        "trends.csv": pd.concat(tables["trend.csv"], ignore_index=True),
+        "trend_fan.csv": pd.concat(tables["trend_fan.csv"], ignore_index=True),
+        "shapes.csv": shapes_table(comparison),
+        "agents.csv": agents_table(comparison),
+    }
+
+
+def mixtures(comparison: TrendComparison) -> Iterator[tuple[str, list[Trend], list[float]]]:
+    """Yield every shape by itself, and all of them stacked, with weights."""
+    for shape, trend in comparison.trends.items():
+        yield shape, [trend], [1.0]
+    yield (STACKED, *comparison.stack)
+
+
+def shapes_table(comparison: TrendComparison) -> pd.DataFrame:
+    """Return one row a shape: scores of unseen agents, differences to the best, weight.
+
+    ``elpd`` is the sum over agents of the log density of their measured log2 T50 given all
+    others, ``future_elpd`` that of the later agents given only those released before them.
+    """
+    import pandas as pd
+
+    scores = comparison.scores
+    columns: dict[str, object] = {
+        "shape": scores.shapes,
+        "weight": scores.weights,
+        "pseudo_bma": averaging_weights(scores.leave_one_out),
+    }
+    for name, pointwise in (
+        ("elpd", scores.leave_one_out),
+        ("future_elpd", scores.leave_future_out),
+    ):
+        total = pointwise.sum(axis=1)
+        best = int(total.argmax()) if pointwise.size else 0
+        columns |= {
+            name: total,
+            f"{name}_se": _sum_error(pointwise),
+            f"{name}_difference": total - total[best],
+            f"{name}_difference_se": _sum_error(pointwise - pointwise[best]),
+        }
+    columns["agents"] = scores.leave_one_out.shape[1]
+    columns["future_agents"] = scores.future.size
+    columns["converged"] = [shape not in comparison.unconverged for shape in scores.shapes]
+    return pd.DataFrame(columns)
+
+
+def _sum_error(pointwise: FloatArray) -> FloatArray:
+    """Return the standard error of each row's sum, NaN for fewer than two terms."""
+    if pointwise.shape[1] < 2:
+        return np.full(len(pointwise), np.nan)
+    error: FloatArray = np.sqrt(pointwise.shape[1]) * pointwise.std(axis=1, ddof=1)
+    return error
+
+
+def agents_table(comparison: TrendComparison) -> pd.DataFrame:
+    """Return one row an agent of the trend: its measured horizon, and its scores."""
+    import pandas as pd
+
+    scores: ShapeScores = comparison.scores
+    measured = scores.measured
+    days = comparison.origin_day + DAYS_PER_YEAR * measured.years
+    columns: dict[str, object] = {
+        "agent": measured.agents,
+        "release_date": [datetime.date.fromordinal(round(day)).isoformat() for day in days],
+        "log2_p50": measured.log2,
+        "log2_p50_sd": measured.sd,
+    }
+    for shape, row in zip(scores.shapes, scores.leave_one_out, strict=True):
+        columns[f"log_density_{shape}"] = row
+    for shape, row in zip(scores.shapes, scores.leave_future_out, strict=True):
+        later = np.full(len(measured.agents), np.nan)
+        later[scores.future] = row
+        columns[f"future_log_density_{shape}"] = later
+    return pd.DataFrame(columns).sort_values("release_date", kind="stable", ignore_index=True)

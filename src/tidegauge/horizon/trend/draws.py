@@ -15,7 +15,7 @@ from tidegauge.horizon.data.agents import DAYS_PER_YEAR
 from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES, trend_slope, trend_value
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 Coefficients = Mapping[str, FloatArray]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tidegauge.engine.logistic import logistic_ridge
 from tidegauge.errors import InputError
-from tidegauge.horizon.data.agents import read_groups, with_agent_facts
+from tidegauge.horizon.data.agents import with_agent_facts
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.horizons.quantities import log2_horizon
 from tidegauge.horizon.methods.regression import DEFAULT_REGULARISATION
@@ -23,53 +23,44 @@ FEWEST_DATED = 3  # a line through two points leaves nothing to tell its scatter
 
 @dataclass(frozen=True, kw_only=True)
 class AgentFacts:
-    """What a fit is told of its agents beside their runs.
+    """Which agents are in a trend, of those that have a release date.
 
     Attributes
     ----------
-    groups : Path or None
-        YAML of agents and the groups they are pooled in.
     since : date or None
         Agents released before are not in the trend.
     frontier : bool
         Only agents whose horizon exceeded all earlier ones are in the trend.
     """
 
-    groups: Path | None = None
     since: datetime.date | None = None
     frontier: bool = False
 
     def check(self, options: HorizonOptions, *, dated: bool) -> None:
-        """Refuse facts that the options would not use, before anything is read."""
+        """Refuse what the options would not use."""
         if options.trend != "none" and not dated:
-            raise InputError(f"trend={options.trend}: needs --release-dates, a YAML of dates")
+            raise InputError(f"trend={options.trend}: needs release dates; give --release-dates")
         if options.trend == "none" and (self.since or self.frontier):
             raise InputError(
                 "--since and --frontier choose the agents of a trend; add --trend linear"
             )
-        if options.pooling not in ("lab", "family") and self.groups:
-            raise InputError("--groups is used by --pooling lab and --pooling family; add one")
 
 
 NO_FACTS = AgentFacts()
 
 
-def place_agents(
-    design: Design,
-    options: HorizonOptions,
-    dates: Mapping[str, datetime.date],
-    facts: AgentFacts = NO_FACTS,
-) -> Design:
-    """Add dates and groups to a design.
+def place_agents(runs: Runs, options: HorizonOptions, facts: AgentFacts = NO_FACTS) -> Runs:
+    """Choose the agents of a trend.
 
     Raises
     ------
     InputError
         A trend was asked for and too few agents have a date.
     """
+    facts.check(options, dated=bool(runs.release_dates))
+    design, dates = runs.design, runs.release_dates
     only = frontier_agents(design, dates) if facts.frontier else None
-    groups = read_groups(facts.groups)
-    placed = with_agent_facts(design, dates=dates, groups=groups, since=facts.since, only=only)
+    placed = with_agent_facts(design, dates=dates, groups=runs.groups, since=facts.since, only=only)
     years = placed.agent_years[~np.isnan(placed.agent_years)]
     if options.trend != "none" and (years.size < FEWEST_DATED or np.ptp(years) == 0):
         chosen = f" since {facts.since}" if facts.since else ""
@@ -79,7 +70,7 @@ def place_agents(
             f"date{chosen}, on {np.unique(years).size} different days; at least {FEWEST_DATED} on "
             "two days are needed, so add dates or leave --trend out"
         )
-    return placed
+    return replace(runs, design=placed)
 
 
 def frontier_agents(design: Design, dates: Mapping[str, datetime.date]) -> frozenset[str]:

@@ -29,7 +29,7 @@ from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, trend_columns
 
 if TYPE_CHECKING:
-    from tidegauge.horizon.sampler.fit import HorizonFit
+    from tidegauge.horizon.result import HorizonFit
 
 
 # The bending coefficients of a shape are integrated over so many points; the rest is linear.

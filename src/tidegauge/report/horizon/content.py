@@ -1,4 +1,4 @@
-"""What the horizon page draws: a stored fit's horizons, curves and replicated rates."""
+"""What the horizon page draws: a result's horizons, curves and replicated rates."""
 
 from __future__ import annotations
 
@@ -8,28 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from tidegauge.arrays import FloatArray
 from tidegauge.horizon.horizons.curves import Curve, success_curves
-from tidegauge.horizon.horizons.predictive import HumanCheck, RateCheck, rate_checks
-from tidegauge.horizon.horizons.quantities import log2_horizon
-from tidegauge.horizon.store.stored_fit import StoredFit
-from tidegauge.horizon.store.stored_human import replicated_human
-from tidegauge.horizon.store.studies import NO_STUDIES, STACKED, StoredTrend, Studies
+from tidegauge.horizon.horizons.predictive import HumanCheck, RateCheck
+from tidegauge.horizon.result import HorizonFit, HorizonResult
+from tidegauge.horizon.store.studies import NO_STUDIES, StoredTrend, Studies
+from tidegauge.horizon.trend.comparison import STACKED
 from tidegauge.horizon.trend.least_squares import Trendline, fit_trendline
+from tidegauge.report.horizon.fit_charts import result_charts
 from tidegauge.report.horizon.headline import (
     Band,
     Bar,
     Range,
     Size,
-    agent_chart,
     date_chart,
+    interval_chart,
     minutes_range,
-)
-from tidegauge.report.horizon.page_charts import (
-    curves_chart,
-    difficulty_chart,
-    human_chart,
-    rates_chart,
+    result_bars,
 )
 from tidegauge.report.horizon.sections import study_charts
 from tidegauge.report.horizon.trend_charts import band_of
@@ -38,10 +32,11 @@ KINDS = ("typical", "marginal")
 RATES = {"p50": 0.5, "p80": 0.8}
 MORE = ("", "_stacked")  # in names of files, where a fit has its own trend and a stacked one
 LEAST_SQUARES = "least squares"
+FIT_CHARTS = ("success_curves", "difficulty", "predictive_success", "predictive_human")
 STUDY_CHARTS = ("trends", "doubling", "methods", "multiverse_p50", "multiverse_doubling")
 CHARTS = (
     *(f"horizons_{rate}_{kind}{more}" for rate in RATES for kind in KINDS for more in MORE),
-    *("success_curves", "difficulty", "predictive_success", "predictive_human"),
+    *FIT_CHARTS,
     *STUDY_CHARTS,
 )
 _FACTOR_LOG2 = 6.0  # the trend takes horizons beyond 64 times any task as that
@@ -72,7 +67,7 @@ class Headline:
 class Content:
     """A fit, what stands beside it, and what is drawn of it."""
 
-    fit: StoredFit
+    fit: HorizonResult
     studies: Studies
     headlines: list[Headline]
     limits: Range
@@ -93,26 +88,28 @@ class Content:
     @property
     def kinds_differ(self) -> bool:
         """Whether typical and marginal horizons are not the same."""
-        table = self.fit.horizons
-        return not all(table[rate].equals(table[f"{rate}_marginal"]) for rate in RATES)
+        kinds = ([one.bars for one in self.headlines if one.kind == kind] for kind in KINDS)
+        typical, marginal = kinds
+        return typical != marginal
 
 
-def content_of(fit: StoredFit, studies: Studies = NO_STUDIES) -> Content:
-    """Work out everything the page draws of a fit."""
+def content_of(fit: HorizonResult, studies: Studies = NO_STUDIES) -> Content:
+    """Work out everything the page draws of a result."""
     trends: list[StoredTrend | None] = [*model_trends(studies)] or [None]
     headlines = [
         _headline(fit, rate, kind, trend) for rate in RATES for kind in KINDS for trend in trends
     ]
     bands = [headline.trend for headline in headlines if headline.trend]
     limits = minutes_range([bar for headline in headlines for bar in headline.bars], bands)
+    predictive = fit.predictive if isinstance(fit, HorizonFit) else None
     return Content(
         fit=fit,
         studies=studies,
         headlines=headlines,
         limits=limits,
         curves=success_curves(fit),
-        rates=_replicated_rates(fit),
-        human=replicated_human(fit),
+        rates=predictive.rates if predictive else (),
+        human=predictive.human if predictive else (),
     )
 
 
@@ -122,58 +119,38 @@ def model_trends(studies: Studies) -> list[StoredTrend]:
     return [trend for trend in (studies.joint, stacked) if trend is not None]
 
 
-def _headline(fit: StoredFit, rate: str, kind: str, trend: StoredTrend | None) -> Headline:
-    name = rate if kind == "typical" else f"{rate}_marginal"
-    table = fit.horizons
-    columns = [table[f"{name}{end}"].to_numpy() for end in ("", "q0.025", "q0.975")]
-    numbers = zip(table["agent"], *columns, fit.release_dates, strict=True)
-    bars = [
-        Bar(agent, float(m), float(low), float(high), day) for agent, m, low, high, day in numbers
-    ]
+def _headline(fit: HorizonResult, rate: str, kind: str, trend: StoredTrend | None) -> Headline:
+    bars = result_bars(fit, RATES[rate], kind)
     if trend is not None:
         own = trend.fan[np.isclose(trend.fan["success"], RATES[rate])]
-        band = band_of(own, shift_log2=_marginal_shift(fit, rate, name)) if len(own) else None
+        shift = _marginal_shift(fit, RATES[rate]) if kind == "marginal" else 0.0
+        band = band_of(own, shift_log2=shift) if len(own) else None
         return Headline(rate, kind, bars, band, trend.name)
-    line = _least_squares(fit, rate, name, columns[0])
+    line = _least_squares(fit, RATES[rate], kind)
     if line is None:
         return Headline(rate, kind, bars, None, LEAST_SQUARES)
     band = Band(line.days, line.log2, line.fan, float(line.days.max()))
     return Headline(rate, kind, bars, band, LEAST_SQUARES, line)
 
 
-def _marginal_shift(fit: StoredFit, rate: str, name: str) -> float:
-    """Return how far a kind of horizon is from the typical one, log2, for the middle agent."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gap = np.log2(fit.horizons[name].to_numpy() / fit.horizons[rate].to_numpy())
+def _marginal_shift(fit: HorizonResult, success: float) -> float:
+    """Return how far marginal horizons are from typical ones, log2, for the middle agent."""
+    centre = fit.estimate.centre_log2
+    with np.errstate(invalid="ignore"):
+        gap = centre(success, kind="marginal") - centre(success, kind="typical")
     known = gap[np.isfinite(gap)]
     return float(np.median(known)) if known.size else 0.0
 
 
-def _least_squares(fit: StoredFit, rate: str, name: str, medians: FloatArray) -> Trendline | None:
-    draws = None
-    # Draws of alpha and beta give the typical horizon; the marginal one only where they agree.
-    if fit.posterior is not None and fit.horizons[name].equals(fit.horizons[rate]):
-        draws = log2_horizon(fit.posterior.alpha, fit.posterior.beta, success=RATES[rate])
-    with np.errstate(divide="ignore"):
-        log2 = np.log2(medians)
-    limits = _trend_limits(fit, log2)
-    return fit_trendline(fit.release_dates, log2, draws, limits_log2=limits) if limits else None
-
-
-def _trend_limits(fit: StoredFit, log2: Any) -> tuple[float, float] | None:
-    if fit.tasks is not None:
-        tasks = np.log2(fit.tasks["human_minutes"].to_numpy())
-        return float(tasks.min()) - _FACTOR_LOG2, float(tasks.max()) + _FACTOR_LOG2
-    finite = log2[np.isfinite(log2)]
-    return (float(finite.min()), float(finite.max())) if finite.size else None
-
-
-def _replicated_rates(fit: StoredFit) -> Sequence[RateCheck]:
-    """Replicate success rates, where runs were fitted as successes and failures."""
-    if fit.posterior is None or fit.manifest.options.get("scores", "binary") != "binary":
-        return []
-    rng = np.random.default_rng(fit.manifest.seed or 0)
-    return rate_checks(fit.posterior.counts, fit.posterior.logits, rng)
+def _least_squares(fit: HorizonResult, success: float, kind: str) -> Trendline | None:
+    tasks, dates = fit.design.log2_minutes, fit.runs.release_dates
+    limits = float(tasks.min()) - _FACTOR_LOG2, float(tasks.max()) + _FACTOR_LOG2
+    return fit_trendline(
+        [dates.get(agent) for agent in fit.design.agents],
+        fit.estimate.centre_log2(success, kind=kind),
+        fit.estimate.log2_horizons(success, kind=kind),
+        limits_log2=limits,
+    )
 
 
 def all_charts(content: Content) -> dict[str, Any]:
@@ -185,13 +162,8 @@ def all_charts(content: Content) -> dict[str, Any]:
         )
         for one in content.headlines
     }
-    found["success_curves"] = curves_chart(content.curves, Size(260, 150, columns=4))
-    if content.fit.tasks is not None:
-        found["difficulty"] = difficulty_chart(content.fit.tasks, Size(760, 460))
-    if content.rates:
-        found["predictive_success"] = rates_chart(content.rates, Size(155, 100, columns=6))
-    if content.human:
-        found["predictive_human"] = human_chart(content.human, Size(300, 180, columns=3))
+    drawn = result_charts(content.fit)
+    found |= {name: drawn[name]() for name in FIT_CHARTS if name in drawn}
     return found | study_charts(content.studies)
 
 
@@ -199,4 +171,4 @@ def headline_chart(content: Content, one: Headline, size: Size) -> Any:
     """Draw horizons over release date, or by agent where there are no dates."""
     if content.is_dated:
         return date_chart(one.bars, one.trend, content.limits, size, title=one.title)
-    return agent_chart(one.bars, content.limits, size, title=one.title)
+    return interval_chart({"": one.bars}, content.limits, size, title=one.title)

@@ -1,9 +1,9 @@
-"""Charts of a horizon fit: does it converge, does it predict, what does it say."""
+"""Charts of a result, the same for ``--plots``, for the page and for a notebook."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import altair as alt
@@ -11,57 +11,73 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from tidegauge.horizon.analysis import Analysis
-from tidegauge.horizon.data.design import Design, human_log2_mean
-from tidegauge.horizon.horizons.predictive import PredictiveChecks
-from tidegauge.horizon.result import posterior_of
-from tidegauge.horizon.sampler.fit import HorizonFit
+from tidegauge.engine.diagnostics import ESS_LIMIT, R_HAT_LIMIT
+from tidegauge.horizon.horizons.curves import Curve, success_curves
+from tidegauge.horizon.horizons.predictive import HumanCheck, RateCheck
+from tidegauge.horizon.result import HorizonFit, HorizonResult
 from tidegauge.horizon.studies.recovery import TruthComparison
-from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, save_chart
+from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, chart_data
+from tidegauge.report.durations import (
+    SECONDS_PER_MINUTE,
+    duration_axis,
+    duration_scale,
+    duration_text,
+)
+from tidegauge.report.horizon.headline import (
+    Bar,
+    Size,
+    interval_chart,
+    minutes_range,
+    result_bars,
+)
 
 _SCALARS = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate")
 _POINTS_PER_TRACE = 250
 _RANK_BINS = 20
-_MINUTES = alt.Scale(type="log")
+_BINS = 18
+_EVIDENCE = ("none", "1-2", "3-9", "10 or more")
+CURVES, DIFFICULTY = Size(260, 150, columns=4), Size(760, 460)
+RATES, HUMAN = Size(155, 100, columns=6), Size(300, 180, columns=3)
 
 
-def fit_charts(analysis: Analysis) -> dict[str, Any]:
-    """Return every chart of an analysis by the name of its file."""
-    charts: dict[str, Any] = {"horizons": horizons_chart(analysis.outputs.horizons)}
-    if analysis.fit is not None and analysis.predictive is not None:
+def result_charts(result: HorizonResult) -> dict[str, Callable[[], Any]]:
+    """Return what draws each chart of a result, by the name of the chart."""
+    charts: dict[str, Callable[[], Any]] = {
+        "horizons": lambda: horizons_chart(result),
+        "success_curves": lambda: curves_chart(success_curves(result), CURVES),
+    }
+    if isinstance(result, HorizonFit):
+        fit, predictive = result, result.predictive
         charts |= {
-            "trace": trace_chart(analysis.fit),
-            "rank": rank_chart(analysis.fit),
-            "sampling": sampling_chart(analysis.fit.diagnosis.parameters),
-            "difficulty": difficulty_chart(analysis.fit),
+            "trace": lambda: trace_chart(fit),
+            "rank": lambda: rank_chart(fit),
+            "sampling": lambda: sampling_chart(fit.diagnosis.parameters),
+            "difficulty": lambda: difficulty_chart(fit.tasks(), DIFFICULTY),
         }
-        if analysis.predictive.rates:  # none where every task is outside the buckets
-            charts["predictive_success"] = success_chart(analysis.predictive)
-        if analysis.predictive.human:
-            charts["predictive_human"] = human_chart(analysis.predictive)
+        if predictive.rates:  # none where every task is outside the buckets
+            charts["predictive_success"] = lambda: rates_chart(predictive.rates, RATES)
+        if predictive.human:
+            charts["predictive_human"] = lambda: human_chart(predictive.human, HUMAN)
     return charts
 
 
-def horizons_chart(table: pd.DataFrame) -> alt.LayerChart:
-    """Draw each agent's 50 % horizon with its 95 % interval, on a log scale of minutes."""
-    # A bar that would run off any axis is cut where it no longer tells; the table has the number.
-    low, high = 1e-3, 1e7
-    data = table[["agent"]].copy()
-    for name in ("p50", "p50q0.025", "p50q0.975"):
-        data[name.replace(".", "_")] = table[name].clip(low, high)
-    base = alt.Chart(data, title="Time horizon at 50 % success, 95 % interval").encode(
-        y=alt.Y("agent:N", sort=alt.SortField("p50", order="descending"), title=None)
-    )
-    ticks = alt.Axis(values=[10.0**k for k in range(-3, 8)], format="~g")
-    x = alt.X("p50q0_025:Q", scale=_MINUTES, axis=ticks, title="minutes of human work")
-    bars = base.mark_rule(color=ACCENT, strokeWidth=3, opacity=0.45).encode(x=x, x2="p50q0_975:Q")
-    dots = base.mark_circle(color=ACCENT, size=70, opacity=1).encode(x="p50:Q")
-    return (bars + dots).properties(width=520)
+def fit_charts(result: HorizonResult) -> dict[str, Any]:
+    """Return every chart of a result by the name of its file."""
+    return {name: draw() for name, draw in result_charts(result).items()}
+
+
+def horizons_chart(result: HorizonResult) -> Any:
+    """Draw each agent's 50 % horizon with its 95 % interval."""
+    bars = result_bars(result, 0.5, "marginal")
+    title = f"Time horizon: {result.estimand} of 50 %, 95 % interval"
+    return interval_chart({"": bars}, minutes_range(bars), Size(520, 0), title=title)
 
 
 def watched_draws(fit: HorizonFit) -> dict[str, np.ndarray]:
     """Return draws (chain, draw) of the scalars and of the parameter with the lowest ESS."""
-    posterior = posterior_of(fit.design, fit.options, fit.point, fit.draws).posterior
+    from tidegauge.horizon.inference_data import posterior_of
+
+    posterior = posterior_of(fit.design, fit.options, fit.point, fit.statistics).posterior
     table = fit.diagnosis.parameters
     worst = str(table["parameter"].iloc[int(table["ess_bulk"].to_numpy().argmin())])
     watched = {}
@@ -146,139 +162,208 @@ def sampling_chart(parameters: pd.DataFrame) -> alt.LayerChart:
             tooltip=["parameter", "r_hat", "ess_bulk"],
         )
     )
-    limits = alt.Chart(pd.DataFrame({"r_hat": [1.01]})).mark_rule(color=SECOND, strokeDash=[4, 4])
-    least = alt.Chart(pd.DataFrame({"ess_bulk": [400]})).mark_rule(color=SECOND, strokeDash=[4, 4])
+    limits, least = (
+        alt.Chart(pd.DataFrame({name: [limit]})).mark_rule(color=SECOND, strokeDash=[4, 4])
+        for name, limit in (("r_hat", R_HAT_LIMIT), ("ess_bulk", ESS_LIMIT))
+    )
     layers = dots + limits.encode(y="r_hat:Q") + least.encode(x="ess_bulk:Q")
     return layers.properties(width=460, height=260)
 
 
-def human_chart(predictive: PredictiveChecks) -> alt.FacetChart:
-    """Draw the human log2 durations of each source against the model's replicates."""
-    blocks = []
-    for check in predictive.human:
-        everything = np.concatenate([check.observed, check.replicated.ravel()])
-        first, last = np.quantile(everything, [0.001, 0.999])
-        edges = np.linspace(first, last, 25)
-        middle = (edges[1:] + edges[:-1]) / 2
-        counts = np.array([np.histogram(row, edges)[0] for row in check.replicated])
-        low, median, high = np.quantile(counts, [0.025, 0.5, 0.975], axis=0)
-        blocks.append(
-            pd.DataFrame(
-                {
-                    "source": f"{check.source} ({check.observed.size} runs)",
-                    "log2": middle,
-                    "observed": np.histogram(check.observed, edges)[0],
-                    "low": low,
-                    "median": median,
-                    "high": high,
-                }
-            )
+def curve_chart(curve: Curve, size: Size, *, title: str = "") -> Any:
+    """Draw the curve with its 95 % band over the success rates that were seen."""
+    limits = float(curve.minutes[0]), float(curve.minutes[-1])
+    x = alt.X(
+        "seconds:Q",
+        title=None,
+        scale=duration_scale(*limits),
+        axis=duration_axis(*limits, grid=False),
+    )
+    scale = alt.Scale(domain=[0, 1])
+    y = alt.Y("rate:Q", title="success", scale=scale, axis=alt.Axis(format="%", tickCount=3))
+    rows = [
+        {"seconds": float(m) * SECONDS_PER_MINUTE, "rate": float(r)}
+        for m, r in zip(curve.minutes, curve.median, strict=True)
+        if np.isfinite(r)
+    ]
+    layers = [alt.Chart(chart_data(rows)).mark_line(color=ACCENT, aria=False).encode(x=x, y=y)]
+    if curve.low is not None and curve.high is not None:
+        band = [
+            {"seconds": float(m) * SECONDS_PER_MINUTE, "low": float(a), "high": float(b)}
+            for m, a, b in zip(curve.minutes, curve.low, curve.high, strict=True)
+        ]
+        area = alt.Chart(chart_data(band)).mark_area(color=ACCENT, opacity=0.2, aria=False)
+        layers.insert(0, area.encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q"))
+    if limits[0] < curve.p50_minutes < limits[1]:
+        half = [{"seconds": curve.p50_minutes * SECONDS_PER_MINUTE}]
+        rule = alt.Chart(chart_data(half)).mark_rule(color=MUTED, strokeDash=[4, 4], aria=False)
+        layers.insert(0, rule.encode(x=x))
+    layers.append(_seen_dots(curve, x, y))
+    options = {"title": title} if title else {}
+    return alt.layer(*layers).properties(width=size.width, height=size.height, **options)
+
+
+def _seen_dots(curve: Curve, x: Any, y: Any) -> Any:
+    rows = []
+    for i, (minutes, rate) in enumerate(zip(curve.seen_minutes, curve.seen_rate, strict=True)):
+        runs = None if curve.seen_runs is None else float(curve.seen_runs[i])
+        counted = "" if runs is None else f" of {runs:.0f} runs"
+        rows.append(
+            {
+                "seconds": float(minutes) * SECONDS_PER_MINUTE,
+                "rate": float(rate),
+                "runs": 30.0 if runs is None else runs,
+                "text": f"about {duration_text(float(minutes))}: {rate:.0%}{counted}",
+            }
         )
-    base = alt.Chart(pd.concat(blocks)).encode(
-        x=alt.X("log2:Q", title="log2 minutes of a successful human run")
-    )
-    band = base.mark_area(color=ACCENT, opacity=0.25, interpolate="step").encode(
-        y=alt.Y("low:Q", title="runs"), y2="high:Q"
-    )
-    line = base.mark_line(color=ACCENT, interpolate="step").encode(y="median:Q")
-    seen = base.mark_circle(color=INK, size=40, opacity=1).encode(y="observed:Q")
-    return (
-        (band + line + seen)
-        .properties(width=320, height=200)
-        .facet(
-            facet=alt.Facet("source:N", title=None),
-            columns=3,
-            title="Human durations: seen (dots) and replicated (95 % band)",
-        )
-        .resolve_scale(x="independent", y="independent")
-    )
+    dots = alt.Chart(chart_data(rows)).mark_circle(color=INK, opacity=0.75)
+    # Area by the number of runs, from a dot that can still be seen.
+    area = alt.Size("runs:Q", scale=alt.Scale(domain=[0, 200], range=[18, 130], clamp=True))
+    return dots.encode(x=x, y=y, size=area.legend(None), description="text:N")
 
 
-def success_chart(predictive: PredictiveChecks) -> alt.FacetChart:
-    """Draw each agent's success rate by task length against the predictive interval."""
-    data = pd.DataFrame([asdict(rate) for rate in predictive.rates])
-    base = alt.Chart(data).encode(
-        x=alt.X("bucket:N", sort=list(dict.fromkeys(data["bucket"])), title=None)
-    )
-    bars = base.mark_rule(color=ACCENT, strokeWidth=7, opacity=0.3).encode(
-        y=alt.Y("low:Q", title="success rate", scale=alt.Scale(domain=[0, 1])), y2="high:Q"
-    )
-    dots = base.mark_circle(color=INK, size=36, opacity=1).encode(y="observed:Q")
-    return (
-        (bars + dots)
-        .properties(width=130, height=90)
-        .facet(
-            facet=alt.Facet("agent:N", title=None),
-            columns=5,
-            title="Success by task length: seen (dots) and 95 % predictive (bars)",
-        )
-    )
+def curves_chart(curves: Sequence[Curve], size: Size) -> Any:
+    """Draw all agents' curves as one picture."""
+    charts = [curve_chart(curve, size, title=curve.agent) for curve in curves]
+    return alt.concat(*charts, columns=size.columns)
 
 
-def difficulty_chart(fit: HorizonFit) -> alt.LayerChart:
-    """Draw inferred difficulty against the file's human time: close where runs are many."""
-    data = _difficulty_data(fit.design, fit.point.mu_task.reshape(-1, len(fit.design.tasks)))
-    base = alt.Chart(data, title="Inferred difficulty against human time").encode(
-        x=alt.X("human_log2:Q", title="log2 minutes: mean of the human runs, or the estimate"),
-        color=alt.Color(
-            "evidence:N",
-            title="successful human runs",
-            sort=["none", "1-2", "3-9", "10 or more"],
-            scale=alt.Scale(range=[MUTED, SECOND, "#2563eb", ACCENT]),
-        ),
-        tooltip=["task", "human_log2", "mean", "runs"],
-    )
-    bars = base.mark_rule(opacity=0.5).encode(
-        y=alt.Y("low:Q", title="inferred log2 minutes, 95 % interval"), y2="high:Q"
-    )
-    dots = base.mark_circle(size=35, opacity=0.9).encode(y="mean:Q")
-    ends = data["human_log2"].agg(["min", "max"]).to_numpy()
-    line = alt.Chart(pd.DataFrame({"human_log2": ends, "mean": ends})).mark_line(
-        color=INK, strokeDash=[4, 4], strokeWidth=1
-    )
-    return (line.encode(x="human_log2:Q", y="mean:Q") + bars + dots).properties(
-        width=520, height=360
-    )
-
-
-def _difficulty_data(design: Design, draws: np.ndarray) -> pd.DataFrame:
-    runs, human_log2 = human_log2_mean(design)
-    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-    return pd.DataFrame(
+def difficulty_chart(tasks: pd.DataFrame, size: Size) -> Any:
+    """Draw each task's inferred length with its 95 % interval against the file's human time."""
+    ends = np.exp2(tasks[["log2_q0.025", "log2_q0.975"]].to_numpy())
+    human = tasks["human_minutes"].to_numpy()
+    limits = min(ends.min(), human.min()) / 1.3, max(ends.max(), human.max()) * 1.3
+    evidence = np.array(_EVIDENCE)[np.digitize(tasks["n_human_runs"], [1, 3, 10])]
+    middle = np.exp2(tasks["log2_mean"].to_numpy())
+    rows = [
         {
-            "task": design.tasks,
-            "human_log2": human_log2,
-            "mean": draws.mean(axis=0),
-            "low": low,
-            "high": high,
-            "runs": runs,
-            "evidence": np.array(["none", "1-2", "3-9", "10 or more"])[
-                np.digitize(runs, [1, 3, 10])
-            ],
+            "human": human[i] * SECONDS_PER_MINUTE,
+            "inferred": middle[i] * SECONDS_PER_MINUTE,
+            "low": ends[i, 0] * SECONDS_PER_MINUTE,
+            "high": ends[i, 1] * SECONDS_PER_MINUTE,
+            "evidence": str(evidence[i]),
+            "text": f"{task}: file {duration_text(human[i])}, inferred "
+            f"{duration_text(middle[i])} ({duration_text(ends[i, 0])} to "
+            f"{duration_text(ends[i, 1])})",
         }
+        for i, task in enumerate(tasks["task_id"])
+    ]
+    scale, axis = duration_scale(*limits), duration_axis(*limits)
+    x = alt.X("human:Q", title="human time in the file", scale=scale, axis=axis)
+    colour = alt.Color(
+        "evidence:N",
+        title="successful human runs",
+        sort=list(_EVIDENCE),
+        scale=alt.Scale(domain=list(_EVIDENCE), range=[MUTED, SECOND, "#2563eb", ACCENT]),
+        legend=alt.Legend(orient="top", columns=2 if size.narrow else 4),
+    )
+    base = alt.Chart(chart_data(rows)).encode(x=x, color=colour)
+    bars = base.mark_rule(opacity=0.5).encode(
+        y=alt.Y("low:Q", title="inferred", scale=scale, axis=axis), y2="high:Q"
+    )
+    dots = base.mark_circle(size=36, opacity=0.9).encode(
+        y=alt.Y("inferred:Q", scale=scale), description="text:N"
+    )
+    corners = [{"human": end * SECONDS_PER_MINUTE} for end in limits]
+    line = alt.Chart(chart_data(corners)).mark_line(
+        color=INK, strokeDash=[4, 4], strokeWidth=1, aria=False
+    )
+    diagonal = line.encode(x=x, y=alt.Y("human:Q", scale=scale))
+    return alt.layer(diagonal, bars, dots).properties(width=size.width, height=size.height)
+
+
+def rates_chart(rates: Sequence[RateCheck], size: Size) -> Any:
+    """Draw each agent's success rate by task length over its 95 % predictive interval."""
+    buckets = list(dict.fromkeys(rate.bucket for rate in rates))
+    rows = [
+        {
+            **asdict(rate),
+            "inside": "inside" if rate.low <= rate.observed <= rate.high else "outside",
+            "text": f"{rate.agent}, {rate.bucket}: {rate.observed:.0%} of {rate.n_runs} runs, "
+            f"predicted {rate.low:.0%} to {rate.high:.0%}",
+        }
+        for rate in rates
+    ]
+    x = alt.X("bucket:N", sort=buckets, title=None, axis=alt.Axis(labelAngle=-60))
+    base = alt.Chart().encode(x=x)
+    scale = alt.Scale(domain=[0, 1])
+    bars = base.mark_rule(color=ACCENT, strokeWidth=8, opacity=0.3, aria=False).encode(
+        y=alt.Y("low:Q", title="success", scale=scale, axis=alt.Axis(format="%", tickCount=3)),
+        y2="high:Q",
+    )
+    dots = base.mark_circle(size=40, opacity=1).encode(
+        y=alt.Y("observed:Q", scale=scale), color=_inside_colour(), description="text:N"
+    )
+    return (
+        alt.layer(bars, dots, data=chart_data(rows))
+        .properties(width=size.width, height=size.height)
+        .facet(facet=alt.Facet("agent:N", title=None), columns=size.columns)
     )
 
 
-def save_truth_chart(comparison: TruthComparison, stem: Path) -> None:
-    """Save each method's intervals beside the truth of a simulation."""
-    low, high = 1e-3, 1e7
-    data = comparison.table.assign(
-        **{name: comparison.table[name].clip(low, high) for name in ("true", "p50", "low", "high")}
-    )
-    order = list(dict.fromkeys(data["agent"]))
-    base = alt.Chart(data).encode(
-        y=alt.Y("agent:N", sort=order, title=None), yOffset=alt.YOffset("method:N")
-    )
-    ticks = alt.Axis(values=[10.0**k for k in range(-3, 8)], format="~g")
-    x = alt.X("low:Q", scale=_MINUTES, axis=ticks, title="50 % horizon, minutes of human work")
-    color = alt.Color("method:N", scale=alt.Scale(range=[SECOND, MUTED, ACCENT]))
-    bars = base.mark_rule(strokeWidth=2.5, opacity=0.7).encode(x=x, x2="high:Q", color=color)
-    dots = base.mark_circle(size=35, opacity=1).encode(x="p50:Q", color=color)
-    true = (
-        alt.Chart(data)
-        .mark_tick(color=INK, thickness=2, height=26)
-        .encode(x="true:Q", y=alt.Y("agent:N", sort=order))
-    )
-    title = "Three methods against the truth (black), 95 % intervals"
-    chart = (bars + dots + true).properties(width=560, height=alt.Step(11), title=title)
-    save_chart(chart, stem)
+def human_chart(checks: Sequence[HumanCheck], size: Size) -> Any:
+    """Draw the number of human runs by duration over its 95 % predictive interval."""
+    panels = []
+    for check in checks:
+        everything = np.concatenate([check.observed, check.replicated.ravel()])
+        ends = np.quantile(everything, [0.002, 0.998])
+        edges = np.linspace(ends[0] - 1e-6, ends[1] + 1e-6, _BINS + 1)
+        counts = np.array([np.histogram(row, edges)[0] for row in check.replicated])
+        low, high = np.quantile(counts, [0.025, 0.975], axis=0)
+        seen = np.histogram(check.observed, edges)[0]
+        limits = float(2 ** edges[0]), float(2 ** edges[-1])
+        rows = [
+            {
+                "seconds": float(2 ** ((edges[i] + edges[i + 1]) / 2)) * SECONDS_PER_MINUTE,
+                "seen": int(seen[i]),
+                "low": float(low[i]),
+                "high": float(high[i]),
+                "inside": "inside" if low[i] <= seen[i] <= high[i] else "outside",
+                "text": f"{duration_text(2 ** edges[i])} to {duration_text(2 ** edges[i + 1])}: "
+                f"{seen[i]} runs, predicted {low[i]:.0f} to {high[i]:.0f}",
+            }
+            for i in range(_BINS)
+        ]
+        x = alt.X(
+            "seconds:Q",
+            title=None,
+            scale=duration_scale(*limits),
+            axis=duration_axis(*limits, grid=False),
+        )
+        base = alt.Chart(chart_data(rows)).encode(x=x)
+        bars = base.mark_rule(color=ACCENT, strokeWidth=9, opacity=0.3, aria=False)
+        dots = base.mark_circle(size=40, opacity=1).encode(
+            y="seen:Q", color=_inside_colour(), description="text:N"
+        )
+        layers = alt.layer(bars.encode(y=alt.Y("low:Q", title="runs"), y2="high:Q"), dots)
+        title = f"{check.source}, {check.observed.size} runs"
+        panels.append(layers.properties(width=size.width, height=size.height, title=title))
+    return alt.concat(*panels, columns=size.columns)
+
+
+def _inside_colour() -> alt.Color:
+    scale = alt.Scale(domain=["inside", "outside"], range=[INK, SECOND])
+    return alt.Color("inside:N", scale=scale, legend=None)
+
+
+def truth_chart(comparison: TruthComparison) -> Any:
+    """Draw each method's intervals beside the truth of a simulation, which is black."""
+    table = comparison.table
+    bars: Mapping[str, Sequence[Bar]] = {
+        str(method): [
+            Bar(row["agent"], row["p50"], row["low"], row["high"]) for row in own.to_dict("records")
+        ]
+        for method, own in table.groupby("method", sort=False)
+    }
+    limits = minutes_range([bar for own in bars.values() for bar in own])
+    title = "50 % horizon by method against the truth (black), 95 % intervals"
+    chart = interval_chart(bars, limits, Size(560, 0), title=title)
+    rows = [
+        {"agent": row["agent"], "true": row["true"] * SECONDS_PER_MINUTE}
+        for row in table.drop_duplicates("agent").to_dict("records")
+    ]
+    ticks = alt.Chart(chart_data(rows)).mark_tick(color=INK, thickness=2, height=26, clip=True)
+    return alt.layer(
+        *chart.layer,
+        ticks.encode(x=alt.X("true:Q", scale=duration_scale(*limits)), y="agent:N"),
+    ).properties(width=560, height=chart.height, title=title)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ import altair as alt
 import numpy as np
 
 from tidegauge.arrays import FloatArray
-from tidegauge.report.charts import ACCENT, SECOND, chart_data
+from tidegauge.horizon.result import HorizonResult
+from tidegauge.report.charts import ACCENT, MUTED, PALETTE, SECOND, chart_data
 from tidegauge.report.durations import (
     SECONDS_PER_MINUTE,
     duration_axis,
@@ -60,6 +61,15 @@ class Bar:
         ends = f"{duration_text(self.low)} to {duration_text(self.high)}"
         day = f", {self.date.isoformat()}" if self.date else ""
         return f"{self.agent}{day}: {duration_text(self.median)} ({ends})"
+
+
+def result_bars(result: HorizonResult, success: float, kind: str) -> list[Bar]:
+    """Return every agent's horizon of a result."""
+    found, dates = result.estimate.interval(success, kind=kind), result.runs.release_dates
+    return [
+        Bar(agent, float(median), float(low), float(high), dates.get(agent))
+        for agent, median, low, high in zip(result.design.agents, *found, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -123,9 +133,9 @@ def date_chart(
         base.mark_rule(color=ACCENT, strokeWidth=2.5, opacity=0.45).encode(
             y=alt.Y("low:Q", scale=scale, axis=axis, title=None), y2="high:Q"
         ),
-        _cut_mark(base, "low", "triangle-down").encode(y=alt.Y("low:Q", scale=scale)),
-        _cut_mark(base, "high", "triangle-up").encode(y=alt.Y("high:Q", scale=scale)),
-        _dots(base).encode(y=alt.Y("median:Q", scale=scale)),
+        _cut_mark(base, "low", "triangle-down", color=ACCENT).encode(y=alt.Y("low:Q", scale=scale)),
+        _cut_mark(base, "high", "triangle-up", color=ACCENT).encode(y=alt.Y("high:Q", scale=scale)),
+        _dots(base, color=ACCENT).encode(y=alt.Y("median:Q", scale=scale)),
     ]
     if not size.narrow:
         for (side, below), shown in _placed_labels(rows, ends, limits, size).items():
@@ -140,26 +150,66 @@ def date_chart(
     return alt.layer(*layers).properties(width=size.width, height=size.height, title=title)
 
 
-def agent_chart(bars: Sequence[Bar], limits: Range, size: Size, *, title: str) -> Any:
-    """Draw horizons with their intervals, one row an agent, the longest at the top."""
-    rows = bar_rows(sorted(bars, key=lambda bar: -bar.median), limits)
-    scale = duration_scale(*limits)
-    y = alt.Y(
-        "agent:N",
-        sort=[row["agent"] for row in rows],
-        title=None,
-        axis=alt.Axis(labelLimit=size.width // 2),
-    )
-    base = alt.Chart(chart_data(rows)).encode(y=y)
-    layers = [
-        base.mark_rule(color=ACCENT, strokeWidth=2.5, opacity=0.45).encode(
-            x=alt.X("low:Q", scale=scale, axis=duration_axis(*limits), title=None), x2="high:Q"
-        ),
-        _cut_mark(base, "low", "triangle-left").encode(x=alt.X("low:Q", scale=scale)),
-        _cut_mark(base, "high", "triangle-right").encode(x=alt.X("high:Q", scale=scale)),
-        _dots(base).encode(x=alt.X("median:Q", scale=scale)),
+def interval_chart(
+    bars: Mapping[str, Sequence[Bar]], limits: Range, size: Size, *, title: str
+) -> Any:
+    """Draw horizons with their intervals by agent, the longest at the top.
+
+    Parameters
+    ----------
+    bars : mapping
+        Method to its horizons; the methods of an agent lie below each other.
+    """
+    methods = list(bars)
+    rows = [
+        {**row, "method": method, "text": f"{method}: {row['text']}" if method else row["text"]}
+        for method, own in bars.items()
+        for row in bar_rows(own, limits)
     ]
-    return alt.layer(*layers).properties(width=size.width, height=alt.Step(24), title=title)
+    base = alt.Chart(chart_data(rows)).encode(
+        y=alt.Y(
+            "agent:N",
+            sort=_longest_first(rows),
+            title=None,
+            axis=alt.Axis(labelLimit=size.width // 2),
+        )
+    )
+    if len(methods) > 1:
+        base = base.encode(
+            yOffset=alt.YOffset("method:N", sort=methods),
+            color=method_colour(methods, columns=2 if size.narrow else 6),
+        )
+    layers = interval_layers(base, limits, single=len(methods) == 1)
+    step = alt.Step(24 if len(methods) == 1 else max(9, 30 // len(methods)))  # pixels a method
+    return alt.layer(*layers).properties(width=size.width, height=step, title=title)
+
+
+def interval_layers(base: Any, limits: Range, *, single: bool = False) -> list[Any]:
+    """Return bars, arrows where a bar goes on beyond the axis, and dots; minutes on the x axis."""
+    scale, mark = duration_scale(*limits), {"color": ACCENT} if single else {}
+    x = alt.X("low:Q", scale=scale, axis=duration_axis(*limits), title=None)
+    return [
+        base.mark_rule(strokeWidth=2.5, opacity=0.45, **mark).encode(x=x, x2="high:Q"),
+        _cut_mark(base, "low", "triangle-left", **mark).encode(x=alt.X("low:Q", scale=scale)),
+        _cut_mark(base, "high", "triangle-right", **mark).encode(x=alt.X("high:Q", scale=scale)),
+        _dots(base, size=80 if single else 36, **mark).encode(x=alt.X("median:Q", scale=scale)),
+    ]
+
+
+def method_colour(methods: Sequence[str], *, columns: int = 6, legend: bool = True) -> alt.Color:
+    """Give every method one colour in all charts; the baseline is grey."""
+    models = [name for name in methods if name != "climatology"]
+    colours = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(models)}
+    scale = alt.Scale(domain=list(methods), range=[colours.get(name, MUTED) for name in methods])
+    shown = alt.Legend(orient="top", columns=columns) if legend else None
+    return alt.Color("method:N", title=None, scale=scale, legend=shown)
+
+
+def _longest_first(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    medians: dict[str, list[float]] = {}
+    for row in rows:
+        medians.setdefault(row["agent"], []).append(row["median"])
+    return sorted(medians, key=lambda agent: -float(np.median(medians[agent])))
 
 
 def bar_rows(bars: Sequence[Bar], limits: Range) -> list[dict[str, Any]]:
@@ -188,15 +238,15 @@ def _day_milliseconds(day: float) -> int:
     return round((day - _EPOCH_DAY) * _DAY_MS)
 
 
-def _dots(base: Any) -> Any:
-    dots = base.mark_circle(color=ACCENT, size=80, opacity=1, stroke="white", strokeWidth=1)
+def _dots(base: Any, *, size: int = 80, **mark: Any) -> Any:
+    dots = base.mark_circle(size=size, opacity=1, stroke="white", strokeWidth=1, **mark)
     return dots.encode(description="text:N")
 
 
-def _cut_mark(base: Any, end: str, shape: str) -> Any:
+def _cut_mark(base: Any, end: str, shape: str, **mark: Any) -> Any:
     """Draw an arrow where an interval goes on beyond the axis."""
     cut = base.transform_filter(f"datum.cut_{end}")
-    return cut.mark_point(shape=shape, color=ACCENT, filled=True, size=60, opacity=0.7, aria=False)
+    return cut.mark_point(shape=shape, filled=True, size=60, opacity=0.7, aria=False, **mark)
 
 
 def trend_layers(trend: Band, x: Any, scale: Any) -> list[Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
@@ -14,7 +13,7 @@ from tidegauge.horizon.studies.effects import choices_table
 from tidegauge.horizon.studies.multiverse import doubling_table, horizons_table
 from tidegauge.horizon.studies.multiverse_study import Study
 from tidegauge.horizon.studies.sensitivity import LIKELIHOOD
-from tidegauge.report.charts import ACCENT, INK, MUTED, save_chart
+from tidegauge.report.charts import ACCENT, INK, MUTED
 
 _WHOLE_NAMES = alt.Axis(labelLimit=320)
 _LEAST_MINUTES, _MOST_MINUTES = 1e-3, 1e7  # a bar that runs off any axis is cut; the table is not
@@ -28,17 +27,7 @@ _BOX: dict[str, Any] = {
 _HEAT = ["#e0a15c", "#f9fafb", "#4fb3a5"]  # light enough for the numbers on them
 
 
-def study_plots(found: Study) -> Callable[[Path], None]:
-    """Return a function that saves every chart of a multiverse into a folder."""
-
-    def save(folder: Path) -> None:
-        for name, chart in study_charts(found).items():
-            save_chart(chart, folder / name)
-
-    return save
-
-
-def study_charts(found: Study) -> dict[str, Any]:
+def multiverse_charts(found: Study) -> dict[str, Any]:
     """Return every chart that the study has data for, by the name of its file."""
     charts: dict[str, Any] = {}
     horizons = horizons_table(found.multiverse).dropna(subset=["p50"])

@@ -1,4 +1,4 @@
-"""The horizon page: one self-contained file from what ``horizon fit`` wrote."""
+"""The horizon page: one self-contained file of a result, fresh or read from its folder."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 
 from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.curves import Curve
-from tidegauge.horizon.store.stored_fit import StoredFit, read_fit
+from tidegauge.horizon.result import HorizonFit, HorizonResult
+from tidegauge.horizon.store.fit_folder import load
 from tidegauge.horizon.store.studies import read_studies
-from tidegauge.io import atomic_folder, check_writable
+from tidegauge.io import check_writable
 from tidegauge.progress import SILENT, Progress
-from tidegauge.report.charts import chart_svg, save_chart
+from tidegauge.report.charts import chart_svg, save_charts
 from tidegauge.report.durations import duration_text
-from tidegauge.report.horizon import words as words
+from tidegauge.report.horizon import words
 from tidegauge.report.horizon.content import (
     CHARTS,
     KINDS,
@@ -26,16 +27,15 @@ from tidegauge.report.horizon.content import (
     content_of,
     headline_chart,
 )
-from tidegauge.report.horizon.headline import Size
-from tidegauge.report.horizon.page_charts import (
+from tidegauge.report.horizon.fit_charts import (
     curve_chart,
     difficulty_chart,
     human_chart,
     rates_chart,
 )
+from tidegauge.report.horizon.headline import Size
 from tidegauge.report.horizon.provenance import methods
 from tidegauge.report.horizon.sections import study_sections
-from tidegauge.report.horizon.trend_words import headline_caption, trend_blocks
 from tidegauge.report.page import (
     Block,
     Card,
@@ -51,54 +51,72 @@ from tidegauge.report.page import (
 )
 
 
-def write_horizon_report(
-    folder: Path,
-    out: Path,
+def write_report(
+    page: Path | str,
+    fit: HorizonResult | Path | str,
     *,
-    charts: Path | None = None,
-    trend: Path | None = None,
-    compare: Path | None = None,
-    multiverse: Path | None = None,
+    charts: Path | str | None = None,
+    trend: Path | str | None = None,
+    compare: Path | str | None = None,
+    multiverse: Path | str | None = None,
     progress: Progress = SILENT,
 ) -> None:
-    """Make the page of a fit's folder, and its charts as PNG and SVG if they are asked for.
+    """Write one self-contained HTML page of a result.
 
     Parameters
     ----------
-    trend, compare, multiverse : Path or None
-        Folders of the commands of these names, to stand beside the fit.
+    page : path
+        The file to write.
+    fit : HorizonResult or path
+        A result, or the folder it was saved to.
+    charts : path, optional
+        Folder for the page's charts as PNG and SVG.
+    trend, compare, multiverse : path, optional
+        Folders that the commands of these names wrote, to stand beside the fit.
 
     Raises
     ------
     InputError
         The folder is not a fit's, one of its files is missing or damaged, or a place cannot be
         written to; nothing is written then.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import tidegauge.horizon as th
+    >>> runs, truth = th.simulate(agents=3, tasks=20, seed=1)
+    >>> page = pathlib.Path(tempfile.mkdtemp()) / "page.html"
+    >>> th.write_report(page, th.fit_exact(runs))
+    >>> page.exists()
+    True
     """
-    fit = read_fit(folder)
-    studies = read_studies(folder, trend=trend, compare=compare, multiverse=multiverse)
-    if out.is_dir():
-        raise InputError(f"{out}: is a folder; name a file to write to")
-    for place in (out.absolute().parent, *([charts] if charts else [])):
+    page = Path(page)
+    result = load(fit) if isinstance(fit, Path | str) else fit
+    beside = {"trend": trend, "compare": compare, "multiverse": multiverse}
+    studies = read_studies(
+        result, **{name: Path(place) for name, place in beside.items() if place is not None}
+    )
+    if page.is_dir():
+        raise InputError(f"{page}: is a folder; name a file to write to")
+    for place in (page.absolute().parent, *([Path(charts)] if charts else [])):
         check_writable(place)
     with progress.step("drawing"):
-        content = content_of(fit, studies)
-        page = _page(content)
+        content = content_of(result, studies)
+        drawn = _page(content)
     if charts is not None:
         owned = [f"{name}.{ending}" for name in CHARTS for ending in ("png", "svg")]
-        with atomic_folder(charts, owned=owned) as staging, progress.step("saving the charts"):
-            for name, chart in all_charts(content).items():
-                save_chart(chart, staging / name)
-    write_page(page, out)
+        with progress.step("saving the charts"):
+            save_charts(all_charts(content), Path(charts), owned=owned)
+    write_page(drawn, page)
 
 
 def _page(content: Content) -> Page:
-    fit = content.fit
-    table = fit.horizons
-    tasks = "" if fit.tasks is None else f", {len(fit.tasks):,} tasks"
+    fit, design = content.fit, content.fit.design
     return Page(
         "Time horizons",
-        f"How long a task each agent can finish, in the time it takes people. {len(table):,} "
-        f"agents{tasks}, {int(table['n_runs'].sum()):,} runs.",
+        f"How long a task each agent can finish, in the time it takes people. "
+        f"{len(design.agents):,} agents, {len(design.tasks):,} tasks, "
+        f"{int(design.attempts.sum()):,} runs.",
         [
             _horizons_section(content),
             _agents_section(fit),
@@ -114,7 +132,7 @@ def _page(content: Content) -> Page:
 
 def _horizons_section(content: Content) -> Section:
     fit = content.fit
-    caption = headline_caption(content)
+    caption = words.headline_caption(content)
     figures = [
         Figure(
             chart_svg(headline_chart(content, one, WIDE)),
@@ -132,24 +150,14 @@ def _horizons_section(content: Content) -> Section:
     )
     if not content.kinds_differ:
         same += " Here the two are equal: this model has no difficulty besides length."
-    blocks: list[Block] = [] if fit.diagnostics.converged else [words.verdict(fit)]
-    blocks += [Text(_summary(fit)), Switch("headline", choices, figures), Text(same)]
-    return Section("Horizons", [*blocks, *trend_blocks(content)], "horizons")
+    blocks: list[Block] = [] if fit.converged else [words.verdict(fit)]
+    blocks += [Text(words.summary(fit)), Switch("headline", choices, figures), Text(same)]
+    return Section("Horizons", [*blocks, *words.trend_blocks(content)], "horizons")
 
 
-def _summary(fit: StoredFit) -> str:
-    rows = fit.horizons.to_dict("records")
-    best = max(rows, key=lambda row: (row["p50"] == row["p50"], row["p50"]))
-    ends = f"{duration_text(best['p50q0.025'])} to {duration_text(best['p50q0.975'])}"
-    return (
-        f"The longest 50 % horizon is that of {best['agent']}: it finishes half of the tasks that "
-        f"take people {duration_text(best['p50'])} (95 % interval {ends})."
-    )
-
-
-def _agents_section(fit: StoredFit) -> Section:
+def _agents_section(fit: HorizonResult) -> Section:
     rows, keys = [], []
-    by_horizon = fit.horizons.sort_values("p50", ascending=False, kind="stable")
+    by_horizon = fit.metr_table().sort_values("p50", ascending=False, kind="stable")
     for row in by_horizon.to_dict("records"):
         day = row["release_date"]
         ends = [(row[f"{p}q0.025"], row[f"{p}q0.975"]) for p in RATES]
@@ -179,17 +187,12 @@ def _agents_section(fit: StoredFit) -> Section:
 
 
 def _curves_section(content: Content) -> Section:
-    if content.fit.posterior is None:
-        text = (
-            "Lines are the fitted success rate by human time, dots the weighted rates seen in "
-            "each length bucket; the dashed line is the 50 % horizon."
-        )
-    else:
-        text = (
-            "Lines are the fitted success rate of a task by its inferred length, with the 95 % "
-            "band; dots are the rates seen among tasks within a factor of four, larger for more "
-            "runs; the dashed line is the 50 % horizon."
-        )
+    length = "inferred" if isinstance(content.fit, HorizonFit) else "human"
+    text = (
+        f"Lines are the fitted success rate of a task by its {length} length, with the 95 % "
+        "band; dots are the rates seen among tasks within a factor of four, larger for more "
+        "runs; the dashed line is the 50 % horizon."
+    )
     size = Size(270, 150)
     cards = [
         Card(curve.agent, [Figure(chart_svg(curve_chart(curve, size)), _curve_caption(curve))])
@@ -202,15 +205,16 @@ def _curve_caption(curve: Curve) -> str:
     return f"50 % horizon: {duration_text(curve.p50_minutes)}."
 
 
-def _difficulty_sections(fit: StoredFit) -> list[Section]:
-    if fit.tasks is None:
+def _difficulty_sections(fit: HorizonResult) -> list[Section]:
+    if not isinstance(fit, HorizonFit):
         return []
+    tasks = fit.tasks()
     wide, narrow = Size(760, 460), Size(260, 300, narrow=True)
     figure = Figure(
-        chart_svg(difficulty_chart(fit.tasks, wide)),
+        chart_svg(difficulty_chart(tasks, wide)),
         "Each task's inferred length, with its 95 % interval, against the human time in the file. "
         "Off the dashed line, the runs of people or agents moved it.",
-        chart_svg(difficulty_chart(fit.tasks, narrow)),
+        chart_svg(difficulty_chart(tasks, narrow)),
     )
     return [Section("Task difficulty", [figure], "difficulty")]
 

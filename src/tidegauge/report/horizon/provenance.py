@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from tidegauge.engine.priors import Prior
 from tidegauge.engine.store import plain
-from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS
-from tidegauge.horizon.store.stored_fit import StoredFit
+from tidegauge.horizon.model.options import DEFAULT_PRIORS
+from tidegauge.horizon.result import HorizonFit, HorizonResult
+from tidegauge.horizon.store.fit_folder import manifest_of
 from tidegauge.report.page import Block, Facts, Table, Text
 
 _METHODS = {
@@ -52,56 +52,45 @@ _OPTIONS: Mapping[tuple[str, Any], str] = {
 }
 
 
-def methods(fit: StoredFit) -> list[Block]:
+def methods(fit: HorizonResult) -> list[Block]:
     """Return how the numbers were made: model, options, priors, versions, seed, data."""
-    manifest, settings = fit.manifest, fit.manifest.settings
-    model = str(settings.get("model", manifest.method))
-    blocks: list[Block] = [Text(_paragraph(fit, model))]
-    if fit.diagnostics.chains and fit.diagnostics.draws:
-        blocks.append(
-            Text(
-                f"Sampled by NUTS: {fit.diagnostics.chains} chains of "
-                f"{fit.diagnostics.draws:,} draws."
-            )
-        )
-    seed = "none" if manifest.seed is None else str(manifest.seed)
-    facts = [("method", manifest.method), ("model", model), ("seed", seed)]
+    made = manifest_of(fit)
+    settings = made.settings
+    blocks: list[Block] = [Text(_paragraph(fit))]
+    facts = [
+        ("method", fit.method),
+        ("seed", str(settings.get("seed", "none"))),
+        ("estimand", fit.estimand),
+    ]
+    if isinstance(fit, HorizonFit):
+        chains, draws = fit.sampler.chains, fit.sampler.draws
+        blocks.append(Text(f"Sampled by NUTS: {chains} chains of {draws:,} draws."))
     for part in ("options", "regression"):
         facts += [(name.replace("_", " "), _said(v)) for name, v in _items(settings.get(part))]
     if settings.get("filters"):
         facts.append(("rows", "; ".join(map(str, settings["filters"]))))
-    when = manifest.created_at.replace("T", " ").replace("+00:00", " UTC")
+    when = made.created_at.replace("T", " ").replace("+00:00", " UTC")
     facts = [*dict(facts).items(), ("fitted", when)]
-    facts += [("tidegauge", manifest.tidegauge), ("Python", manifest.python)]
-    blocks.append(Facts([*facts, *manifest.libraries.items()]))
-    blocks += [*_priors(fit), *_scales(fit)]
-    blocks.append(
-        Facts([(f"SHA-256 of {name}", digest) for name, digest in manifest.inputs.items()])
-    )
-    blocks += [Text(f"Note: {note}.") for note in manifest.notes]
+    facts += [("tidegauge", made.tidegauge), ("Python", made.python)]
+    blocks.append(Facts([*facts, *made.libraries.items()]))
+    blocks += [*_priors(settings), *_scales(fit)]
+    blocks.append(Facts([(f"SHA-256 of {name}", digest) for name, digest in made.inputs.items()]))
+    blocks += [Text(f"Note: {note}.") for note in made.notes]
     return blocks
 
 
-def _paragraph(fit: StoredFit, model: str) -> str:
+def _paragraph(fit: HorizonResult) -> str:
     """Describe the model: the core, then what was added to it."""
-    said = _METHODS["core" if model == "full" else model] if model in (*_METHODS, "full") else ""
-    options = fit.manifest.options
-    changed = [
-        (name, value)
-        for name, value in options.items()
-        if isinstance(value, str | bool) and value != getattr(CORE, name, value)
-    ]
-    added = [_OPTIONS[pair] for pair in changed if pair in _OPTIONS]
+    if not isinstance(fit, HorizonFit):
+        return _METHODS[fit.method]
+    said = _METHODS["core"]
+    added = [_OPTIONS[pair] for pair in fit.options.changed.items() if pair in _OPTIONS]
     if added:
         said += " On top of this core model: " + " ".join(added)
-    other = [
-        name for name, prior in _items(fit.manifest.settings.get("priors")) if _moved(name, prior)
-    ]
+    other = [name for name, prior in fit.settings["priors"].items() if _moved(name, plain(prior))]
     if other:
-        said += f" Priors that are not the default: {', '.join(other)}."
-    elif fit.posterior is not None:
-        said += " All priors are the default."
-    return said.strip()
+        return f"{said} Priors that are not the default: {', '.join(other)}."
+    return f"{said} All priors are the default."
 
 
 def _moved(name: str, prior: Any) -> bool:
@@ -109,18 +98,15 @@ def _moved(name: str, prior: Any) -> bool:
     return default is not None and plain(default) != prior
 
 
-def _priors(fit: StoredFit) -> list[Block]:
+def _priors(settings: Mapping[str, Any]) -> list[Block]:
     """Return the priors of what the model has, marking those that are not the default."""
-    used = {field.name for field in fields(DEFAULT_PRIORS)}
-    if fit.parameters is not None:
-        used = {str(name).split("[")[0] for name in fit.parameters["parameter"]}
+    found = dict(_items(settings.get("priors")))
     rows = [
         [name, _prior_text(prior) + (" (not the default)" if _moved(name, prior) else "")]
-        for name, prior in _items(fit.manifest.settings.get("priors"))
-        if name in used
+        for name, prior in found.items()
     ]
     caption = "Priors; lengths are log2 minutes, alpha and beta logits."
-    if used & {"sigma_horizon"}:
+    if "sigma_horizon" in found:
         caption += " Where a trend or pooling says where an agent lies, alpha has no other prior."
     return [Table(("parameter", "prior"), rows, caption)] if rows else []
 
@@ -129,11 +115,12 @@ def _said(value: Any) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _scales(fit: StoredFit) -> list[Block]:
+def _scales(fit: HorizonResult) -> list[Block]:
     """Return what was inferred about all tasks together, where there is a posterior."""
-    if fit.parameters is None:
+    if not isinstance(fit, HorizonFit):
         return []
-    shared = fit.parameters[~fit.parameters["parameter"].str.contains("[", regex=False)]
+    table = fit.parameters()
+    shared = table[~table["parameter"].str.contains("[", regex=False)]
     rows = [
         [
             row["parameter"],

@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from tidegauge.horizon.store.studies import (
-    STACKED,
     StoredComparison,
     StoredMultiverse,
     StoredTrend,
     StoredTrends,
     Studies,
 )
+from tidegauge.horizon.trend.comparison import STACKED
 from tidegauge.horizon.trend.summary import LAST_YEAR, WORK_MINUTES
 from tidegauge.report.charts import chart_svg
 from tidegauge.report.horizon.headline import Size

@@ -1,8 +1,8 @@
-"""Charts of what stands beside a fit: methods side by side, and boxes over a multiverse."""
+"""Charts of studies: methods side by side, held-out scores, calibration, boxes of a multiverse."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,49 +12,55 @@ import pandas as pd
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.store.studies import StoredMultiverse
-from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, chart_data
-from tidegauge.report.durations import duration_axis, duration_scale
-from tidegauge.report.horizon.headline import Bar, Size, bar_rows, minutes_range
+from tidegauge.horizon.studies.compare import Comparison
+from tidegauge.horizon.studies.scores import calibration_table, scores_table, tasks_table
+from tidegauge.report.charts import ACCENT, INK, PALETTE, SECOND, chart_data
+from tidegauge.report.horizon.headline import (
+    Bar,
+    Range,
+    Size,
+    bar_rows,
+    interval_chart,
+    interval_layers,
+    method_colour,
+    minutes_range,
+)
 
-PALETTE = (SECOND, "#2563eb", ACCENT, "#7c3aed", "#be123c", "#4d7c0f", INK, MUTED)
 MOST_MONTHS = 60.0
+_SHOWN_TASKS = 20
+_COLUMNS = 3  # of panels
+_SCORES = {
+    "log_score": "Log score per run (higher)",
+    "fractional_log_score": "Fractional log score (higher)",
+    "brier": "Brier (lower)",
+}
+_WHOLE_NAMES = alt.Axis(labelLimit=320)
 _FACTORS = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 16, 64)
 
 
 def methods_chart(table: pd.DataFrame, rate: str, size: Size, *, title: str) -> Any:
     """Draw every method's horizon of every agent, with 95 % intervals; the longest at the top."""
-    methods = list(dict.fromkeys(table["method"]))
-    bars = [
-        Bar(row["agent"], row[rate], row[f"{rate}q0.025"], row[f"{rate}q0.975"])
-        for row in table.to_dict("records")
-    ]
-    limits = minutes_range(bars)
-    kept = [i for i, bar in enumerate(bars) if bar.is_drawable]
-    rows = [
-        {
-            **row,
-            "method": table["method"].iloc[i],
-            "text": f"{table['method'].iloc[i]}: {row['text']}",
-        }
-        for i, row in zip(kept, bar_rows(bars, limits), strict=True)
-    ]
-    middle = table.groupby("agent")[rate].median().sort_values(ascending=False)
-    shades = [PALETTE[i % len(PALETTE)] for i in range(len(methods))]
-    base = alt.Chart(chart_data(rows)).encode(
-        y=alt.Y("agent:N", sort=list(middle.index), title=None, axis=_names(size)),
-        yOffset=alt.YOffset("method:N", sort=methods),
-        color=alt.Color(
-            "method:N",
-            title=None,
-            scale=alt.Scale(domain=methods, range=shades),
-            legend=alt.Legend(orient="top", columns=2 if size.narrow else 6),
-        ),
-    )
-    x = alt.X("low:Q", scale=duration_scale(*limits), axis=duration_axis(*limits), title=None)
-    rules = base.mark_rule(strokeWidth=2.5, opacity=0.55).encode(x=x, x2="high:Q")
-    dots = base.mark_circle(size=36, opacity=1).encode(x="median:Q", description="text:N")
-    step = alt.Step(max(9, 30 // len(methods)))  # pixels a method
-    return alt.layer(rules, dots).properties(width=size.width, height=step, title=title)
+    bars = {
+        str(method): [
+            Bar(row["agent"], row[rate], row[f"{rate}q0.025"], row[f"{rate}q0.975"])
+            for row in own.to_dict("records")
+        ]
+        for method, own in table.groupby("method", sort=False)
+    }
+    limits = minutes_range([bar for own in bars.values() for bar in own])
+    if len(bars) > len(PALETTE):
+        return _panel_per_agent(bars, limits).properties(title=title)
+    return interval_chart(bars, limits, size, title=title)
+
+
+def _panel_per_agent(bars: Mapping[str, Sequence[Bar]], limits: Range) -> Any:
+    """Name the methods beside their bars: there are more than colours."""
+    methods = list(bars)
+    rows = [{**row, "method": name} for name, own in bars.items() for row in bar_rows(own, limits)]
+    base = alt.Chart().encode(y=_methods_axis(methods), color=method_colour(methods, legend=False))
+    layers = alt.layer(*interval_layers(base, limits), data=chart_data(rows))
+    panel = layers.properties(width=260, height=alt.Step(11))
+    return panel.facet(alt.Facet("agent:N", title=None), columns=_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -138,3 +144,122 @@ def _names(size: Size) -> alt.Axis:
 def change_text(log2_change: float) -> str:
     """Return a change of a horizon as a factor."""
     return "–" if not np.isfinite(log2_change) else f"× {2**log2_change:.2f}"
+
+
+def comparison_charts(comparison: Comparison) -> dict[str, Any]:
+    """Return every chart of a comparison of methods by the name of its file."""
+    cells, size = comparison.held_out.cells, Size(560, 0)
+    panels = [
+        methods_chart(comparison.horizons, f"p{p}", size, title=f"{p} % horizon, 95 % interval")
+        for p in (50, 80)
+    ]
+    return {
+        "horizons": alt.vconcat(*panels),
+        "scores": scores_chart(scores_table(cells)),
+        "calibration": calibration_chart(calibration_table(cells)),
+        "tasks": tasks_chart(tasks_table(cells), comparison.options.chosen[-1].name),
+    }
+
+
+def scores_chart(table: pd.DataFrame) -> alt.VConcatChart:
+    """Draw every method's held-out scores, plus and minus a standard error."""
+    methods = list(dict.fromkeys(table["method"]))
+    rows = []
+    for by in dict.fromkeys(table["by"]):
+        own = table[table["by"] == by]
+        charts: list[alt.LayerChart] = []
+        for score, title in _SCORES.items():
+            data = own[["method"]].assign(
+                mean=own[score],
+                low=own[score] - own[f"{score}_se"].fillna(0),
+                high=own[score] + own[f"{score}_se"].fillna(0),
+            )
+            y = _methods_axis(methods, shown=not charts)
+            base = alt.Chart(data).encode(y=y, color=method_colour(methods, legend=False))
+            x = alt.X("low:Q", scale=alt.Scale(zero=False), title=title)
+            bars = base.mark_rule(strokeWidth=2.5, opacity=0.6).encode(x=x, x2="high:Q")
+            dots = base.mark_circle(size=45, opacity=1).encode(x="mean:Q")
+            charts.append((bars + dots).properties(width=260, height=alt.Step(16)))
+        heading = f"Predicting runs that were held out by {by}, ± 1 standard error"
+        rows.append(alt.hconcat(*charts, title=heading))
+    return alt.vconcat(*rows)
+
+
+def calibration_chart(table: pd.DataFrame) -> alt.ConcatChart:
+    """Draw how often runs succeeded against how often they were said to; size is their number."""
+    methods = list(dict.fromkeys(table["method"]))
+    error = 2 * table["seen_se"].fillna(0)
+    data = table[["by", "method", "predicted", "seen", "runs"]].assign(
+        low=(table["seen"] - error).clip(0, 1), high=(table["seen"] + error).clip(0, 1)
+    )
+    many = len(methods) > len(PALETTE)
+    colour = method_colour(methods, legend=not many)
+    charts = []
+    for by in dict.fromkeys(table["by"]):
+        own, title = data[data["by"] == by], f"held out by {by}"
+        if many:  # a panel each, where colours would repeat
+            charts += [
+                _calibration_panel(own[own["method"] == method], colour, f"{method}, {title}")
+                for method in methods
+            ]
+        else:
+            charts.append(_calibration_panel(own, colour, title))
+    return alt.concat(*charts, columns=_COLUMNS)
+
+
+def _calibration_panel(data: pd.DataFrame, colour: alt.Color, title: str) -> alt.LayerChart:
+    percent, unit = alt.Axis(format="%"), alt.Scale(domain=[0, 1])
+    diagonal = (
+        alt.Chart(pd.DataFrame({"predicted": [0, 1], "seen": [0, 1]}))
+        .mark_line(color=INK, strokeDash=[4, 4], strokeWidth=1)
+        .encode(x="predicted:Q", y="seen:Q")
+    )
+    x = alt.X("predicted:Q", axis=percent, scale=unit, title="predicted success")
+    base = alt.Chart(data).encode(x=x, color=colour)
+    y = alt.Y("seen:Q", axis=percent, scale=unit, title="seen")
+    lines = base.mark_line(strokeWidth=1.5).encode(y=y)
+    bars = base.mark_rule(opacity=0.35).encode(y="low:Q", y2="high:Q")
+    size = alt.Size("runs:Q", title="runs", scale=alt.Scale(range=[10, 220]))
+    dots = base.mark_circle(opacity=0.9).encode(y="seen:Q", size=size)
+    return (diagonal + bars + lines + dots).properties(width=260, height=260, title=title)
+
+
+def tasks_chart(table: pd.DataFrame, method: str) -> alt.HConcatChart:
+    """Draw the tasks that one method predicts worst: successes seen against expected."""
+    charts = []
+    for by in dict.fromkeys(table["by"]):
+        own = table[(table["by"] == by) & (table["method"] == method)].head(_SHOWN_TASKS)
+        data = pd.DataFrame(
+            {
+                "task": own["task_id"],
+                "seen": own["seen"] / own["runs"],
+                "expected": own["expected"] / own["runs"],
+                "sign": np.where(own["residual"] > 0, "easier than said", "harder than said"),
+            }
+        )
+        colour = alt.Color(
+            "sign:N",
+            title=None,
+            scale=alt.Scale(
+                domain=["easier than said", "harder than said"], range=[ACCENT, SECOND]
+            ),
+        )
+        base = alt.Chart(data).encode(
+            y=alt.Y("task:N", sort=list(data["task"]), title=None, axis=_WHOLE_NAMES)
+        )
+        x = alt.X(
+            "expected:Q",
+            axis=alt.Axis(format="%"),
+            scale=alt.Scale(domain=[0, 1]),
+            title="success expected (tick) and seen (dot)",
+        )
+        bars = base.mark_rule(opacity=0.6).encode(x=x, x2="seen:Q", color=colour)
+        ticks = base.mark_tick(color=INK, thickness=2).encode(x="expected:Q")
+        dots = base.mark_circle(size=45, opacity=1).encode(x="seen:Q", color=colour)
+        title = f"{method}: worst fitted tasks, held out by {by}"
+        charts.append((bars + ticks + dots).properties(width=260, height=alt.Step(14), title=title))
+    return alt.hconcat(*charts)
+
+
+def _methods_axis(methods: list[str], *, shown: bool = True) -> alt.Y:
+    return alt.Y("method:N", sort=methods, title=None, axis=_WHOLE_NAMES if shown else None)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from tidegauge.horizon.store.trend_folder import trend_outputs
-from tidegauge.horizon.trend.comparison import TrendComparison
+from tidegauge.horizon.trend.comparison import TrendComparison, trend_outputs
 from tidegauge.horizon.trend.summary import FAN_LEVELS
-from tidegauge.report.charts import ACCENT, chart_data, save_chart
+from tidegauge.report.charts import ACCENT, chart_data
 from tidegauge.report.durations import (
+    CENTURY_MONTHS,
     SECONDS_PER_MINUTE,
     duration_axis,
     duration_scale,
@@ -28,28 +27,16 @@ _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _BEYOND = 512.0  # times the longest horizon measured: what a fan says further up is cut
 _BELOW = 16.0
 _MOST_MONTHS = 60.0
-_CENTURY_MONTHS = 1200.0
 WIDE, NARROW = Size(310, 220, columns=3), Size(250, 190, columns=1, narrow=True)
 
 
-def trend_plots(comparison: TrendComparison) -> Callable[[Path], None]:
-    """Return a function that saves every chart of a comparison of trends into a folder."""
+def trend_charts(comparison: TrendComparison) -> dict[str, Any]:
+    """Return every chart of a comparison of trends by the name of its file."""
     tables = trend_outputs(comparison)
-
-    def save(folder: Path) -> None:
-        for name, chart in trend_charts(tables).items():
-            save_chart(chart, folder / name)
-
-    return save
-
-
-def trend_charts(tables: dict[str, pd.DataFrame]) -> dict[str, Any]:
-    """Return every chart of a comparison's tables by the name of its file."""
     fan, agents = tables["trend_fan.csv"], tables["agents.csv"]
-    months = tables["trends.csv"]
     return {
         "trends": fans_chart(fan, agents, WIDE),
-        "doubling": doubling_chart(months, tables["shapes.csv"], Size(560, 180)),
+        "doubling": doubling_chart(tables["trends.csv"], tables["shapes.csv"], Size(560, 180)),
     }
 
 
@@ -153,7 +140,7 @@ def months_text(months: Sequence[float]) -> str:
     def say(value: float) -> str:
         if not np.isfinite(value):
             return "no doubling"
-        return f"{value:.1f}" if value <= _CENTURY_MONTHS else "over 100 years"
+        return f"{value:.1f}" if value <= CENTURY_MONTHS else "over 100 years"
 
     middle, low, high = months
     if not np.isfinite(middle):

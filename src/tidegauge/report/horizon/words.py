@@ -1,10 +1,18 @@
-"""The horizon page's plain language: whether the numbers can be relied on, check by check."""
+"""The horizon page's plain language: the headline, the checks, and the trend."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from tidegauge.engine.diagnostics import Check
-from tidegauge.horizon.store.stored_fit import StoredFit
-from tidegauge.report.page import Block, Finding, Findings, Remark, Text
+from tidegauge.horizon.result import SUCCESS, HorizonFit, HorizonResult
+from tidegauge.horizon.store.studies import StoredTrend
+from tidegauge.horizon.trend.least_squares import Trendline
+from tidegauge.report.durations import WORK_UNITS, duration_text
+from tidegauge.report.horizon.content import Content, model_trends
+from tidegauge.report.horizon.sections import date_table
+from tidegauge.report.horizon.trend_charts import months_text
+from tidegauge.report.page import Block, Facts, Finding, Findings, Remark, Text
 
 _CHECKS = {
     "r_hat": (
@@ -20,8 +28,8 @@ _CHECKS = {
         "The same for the 95 % intervals, which rest on the rarer draws.",
     ),
     "divergences": (
-        "Nothing was too steep to follow",
-        "A divergence is a place the sampler could not enter, so that draws may be missing there.",
+        "No divergent transitions",
+        "Divergences mark regions that the sampler could not explore; estimates may be biased.",
     ),
     "other_modes": (
         "Whether the posterior has another peak",
@@ -43,21 +51,35 @@ _CHECKS = {
 }
 
 
-def verdict(fit: StoredFit) -> Block:
+def summary(fit: HorizonResult) -> str:
+    """Name the agent with the longest horizon, in the words of the estimand."""
+    table = fit.horizons()
+    best = max(
+        table.to_dict("records"), key=lambda row: (row["horizon"] == row["horizon"], row["horizon"])
+    )
+    ends = f"{duration_text(best['q0.025'])} to {duration_text(best['q0.975'])}"
+    length = duration_text(best["horizon"])
+    does = f"it finishes half of the tasks that take people {length}"
+    if fit.estimand != SUCCESS:
+        does = f"at tasks that take people {length} its expected score is one half"
+    return f"The longest 50 % horizon is that of {best['agent']}: {does} (95 % interval {ends})."
+
+
+def verdict(fit: HorizonResult) -> Block:
     """Say whether the numbers can be relied on, and why."""
-    if fit.posterior is None:
-        source = {"regression": "a regression and its bootstrap", "exact": "sums on a grid"}
-        made = source.get(fit.manifest.method, "a computation")
+    if not isinstance(fit, HorizonFit):
+        made = {"regression": "a regression and its bootstrap", "exact": "sums on a grid"}
         return Text(
-            f"Nothing was sampled: the numbers come from {made}, so there is no convergence to "
-            "check. Human times are taken as exact, so the intervals leave that doubt out."
+            f"Nothing was sampled: the numbers come from {made[fit.method]}, so there is no "
+            "convergence to check. Human times are taken as exact, so the intervals leave their "
+            "measurement error out."
         )
-    if not fit.diagnostics.converged:
+    if not fit.converged:
         return Remark(
             "The sampler did not converge: do not rely on the numbers of this page. Fit again "
             "with more draws (--draws 4000 --tune 2000) or another --seed."
         )
-    failed = sum(check.passed is False for check in fit.diagnostics.checks)
+    failed = sum(check.passed is False for check in fit.findings)
     if failed:
         return Remark(
             f"The sampler converged: the numbers are what the model says. But {failed} of the "
@@ -70,9 +92,9 @@ def verdict(fit: StoredFit) -> Block:
     )
 
 
-def findings(fit: StoredFit) -> list[Block]:
+def findings(fit: HorizonResult) -> list[Block]:
     """Return every check in words, those of the sampler first."""
-    items = [_finding(check) for check in fit.diagnostics.checks]
+    items = [_finding(check) for check in fit.findings]
     return [Findings(items)] if items else []
 
 
@@ -81,3 +103,86 @@ def _finding(check: Check) -> Finding:
     title, meaning = _CHECKS.get(name, (name.replace("_", " "), ""))
     title = f"{title} ({part})" if part else title
     return Finding(title, check.passed, f"{meaning} Found: {check.detail}.".strip())
+
+
+def headline_caption(content: Content) -> str:
+    """Say what the marks of the headline chart are."""
+    said = "Dots are medians, bars 95 % intervals; an arrow marks a bar that goes on."
+    first = content.headlines[0]
+    if content.is_dated and first.line is not None:
+        fan = ", its bands hold 50 and 95 % of such lines, one a draw"
+        said += " The line is least squares through the medians"
+        said += f"{fan}." if first.line.fan is not None else "."
+    elif content.is_dated and first.trend is not None:
+        said += (
+            " The line is the median of the trend, its bands hold 50 and 95 % of its draws; "
+            "dashed is extrapolated."
+        )
+    undated = [bar.agent for bar in first.bars if bar.date is None]
+    if content.is_dated and undated:
+        said += f" Without a release date, and so not drawn: {', '.join(undated)}."
+    return f"{said} {WORK_UNITS}"
+
+
+def trend_blocks(content: Content) -> list[Block]:
+    """Say what the trend is, how fast, and when it reaches which length of work."""
+    if trends := model_trends(content.studies):
+        return _model_blocks(trends)
+    return _line_blocks(content)
+
+
+def _model_blocks(trends: list[StoredTrend]) -> list[Block]:
+    blocks: list[Block] = []
+    for trend in trends:
+        rising, scatter = trend.quantities.get("rising_share"), trend.quantities.get("scatter_log2")
+        pairs = [(f"doubling time, {trend.name}", months_text(trend.months()))]
+        if rising:
+            pairs.append(("probability that it rises", f"{float(rising['median']):.1%}"))
+        if scatter:
+            factor = 2 ** float(scatter["median"])
+            pairs.append(("agents scatter around it by a factor of", f"{factor:.2g}"))
+        blocks.append(Facts(pairs))
+    joint = [trend for trend in trends if trend.name.startswith("joint")]
+    said = "The doubling time is that at the last release, with its 95 % interval. "
+    if joint:
+        said += (
+            f"The {joint[0].name} trend was fitted together with all the rest: agents scatter "
+            "around it, and doubt about tasks, agents and scatter is in its bands. "
+        )
+    if len(joint) < len(trends):
+        said += (
+            "The stacked trend mixes four shapes by how well they predict unseen agents; see "
+            "Trends below. "
+        )
+    said += "Its fan stands for the trend, not for the next agent, which may be off it."
+    return [*blocks, Text(said), *(date_table(trend) for trend in trends[:1])]
+
+
+def _line_blocks(content: Content) -> list[Block]:
+    lines = {one.rate: one.line for one in content.headlines if one.kind == "typical" and one.line}
+    if not lines:
+        return [
+            Text("No trend: it needs release dates (--release-dates) of at least three agents.")
+        ]
+    n_agents = next(iter(lines.values())).n_agents
+    said = (
+        f"The trend is descriptive: a straight line through the {n_agents} agents that happen to "
+        "have a date here, all counted alike. It is not the joint trend model, and not a forecast."
+    )
+    said += (
+        " Its interval is the doubt about these agents' horizons alone, from a line through "
+        "each draw; how agents scatter around a trend is not in it. Horizons more "
+        "than 64 times shorter or longer than any task count as that."
+    )
+    pairs = [(f"doubling time at {rate[1:]} %", _line_text(line)) for rate, line in lines.items()]
+    return [Facts(pairs), Text(said)]
+
+
+def _line_text(line: Trendline) -> str:
+    if not 0 < line.doubling_months < np.inf:
+        return "none: the line does not rise"
+    said = f"{line.doubling_months:.1f} months"
+    if line.fastest_months is None or line.slowest_months is None:
+        return said
+    slowest = f"{line.slowest_months:.1f}" if np.isfinite(line.slowest_months) else "no doubling"
+    return f"{said} ({line.fastest_months:.1f} to {slowest})"

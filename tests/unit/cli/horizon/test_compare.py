@@ -18,13 +18,15 @@ from calls import Call
 from tidegauge.cli.horizon import compare as horizon_compare
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
+from tidegauge.horizon import read_runs
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.methods.base import Method
 from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.methods.registry import NAMES, VARIANTS, find_method
-from tidegauge.horizon.store.comparison_folder import FILES, _loo_lines
+from tidegauge.horizon.store.folder import OWNED
 from tidegauge.horizon.studies.compare import CompareOptions, compare
 from tidegauge.horizon.studies.held_out import KINDS
+from tidegauge.report.horizon.terminal import loo_lines
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_all_is_every_method(
         asked.append(options)
         raise InputError("not now")
 
-    monkeypatch.setattr("tidegauge.horizon.studies.compare.compare", refuse)
+    monkeypatch.setattr("tidegauge.horizon.analysis.compare_methods", refuse)
     assert call(runs, "--out", tmp_path / "out", "--method", "core", "--method", "all").code == 2
     assert [options.methods for options in asked] == [[*NAMES, *VARIANTS]]
 
@@ -64,7 +66,7 @@ def test_a_comparison_writes_every_file_and_prints_its_tables(
     methods = [x for name in ("regression", "exact", "core") for x in ("--method", name)]
     said = call(runs, "--out", out, "--folds", 2, *methods, "-q")
     assert said.code == 0, said.err
-    assert sorted(path.name for path in out.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in out.iterdir()) == sorted(OWNED["compare"])
     names = {path.name for path in (out / "plots").iterdir()}
     charts = ("horizons", "scores", "calibration", "tasks")
     assert names == {f"{chart}.{kind}" for chart in charts for kind in ("png", "svg")}
@@ -99,8 +101,8 @@ def test_elpd_of_unlike_outcomes_are_not_offered_for_comparison() -> None:
     row = {"cells": 10, "elpd": -5.0, "se": 1.0, "high_k": 0}
     told = [{"method": "core", "scores": "binary"}, {"method": "full", "scores": "continuous"}]
     both = pd.DataFrame([{**row, **own} for own in told])
-    assert "do not compare: core binary, full continuous" in list(_loo_lines(both))[-1]
-    assert len(list(_loo_lines(both.head(1)))) == 1
+    assert "do not compare: core binary, full continuous" in list(loo_lines(both))[-1]
+    assert len(list(loo_lines(both.head(1)))) == 1
 
 
 def test_a_fit_that_does_not_converge_exits_1_and_still_writes(
@@ -174,7 +176,7 @@ def test_a_comparison_that_fails_leaves_the_earlier_files(
 def test_the_same_seed_gives_the_same_answer_and_another_seed_other_folds(runs: Path) -> None:
     choices = {"methods": ("regression", "exact"), "by": ("agent",), "folds": 2, "workers": 1}
     one, again, other = (
-        compare([runs], CompareOptions(**choices, seed=seed))  # type: ignore[arg-type]
+        compare(read_runs(runs), CompareOptions(**choices, seed=seed))  # type: ignore[arg-type]
         for seed in (7, 7, 8)
     )
     pd.testing.assert_frame_equal(one.horizons, again.horizons)
@@ -251,12 +253,12 @@ def test_one_family_is_compared_by_task_and_agent_with_a_note(tmp_path: Path) ->
     rows = [{**row, "task_family": "one"} for row in small_rows()]
     path = write_rows(tmp_path / "runs.jsonl", rows)
     options = CompareOptions(methods=("regression",), folds=9, workers=1)
-    found = compare([path], options)
+    found = compare(read_runs(path), options)
     assert list(dict.fromkeys(found.held_out.cells["by"])) == ["task", "agent"]
     assert any("by family: families with agent runs: 1," in note for note in found.notes)
     assert any("by task: 5 folds, there are no more" in note for note in found.notes)
     with pytest.raises(InputError, match="families with agent runs: 1,"):
-        compare([path], CompareOptions(methods=("regression",), by=("family",)))
+        compare(read_runs(path), CompareOptions(methods=("regression",), by=("family",)))
 
 
 def test_agents_that_always_or_never_succeed_are_compared(tmp_path: Path) -> None:
@@ -266,7 +268,7 @@ def test_agents_that_always_or_never_succeed_are_compared(tmp_path: Path) -> Non
         rows += [{**row, "alias": alias, "score_binarized": score} for row in own]
     path = write_rows(tmp_path / "runs.jsonl", rows)
     options = CompareOptions(methods=("regression", "exact"), folds=2, workers=1)
-    cells = compare([path], options).held_out.cells
+    cells = compare(read_runs(path), options).held_out.cells
     assert np.isfinite(cells[["log_score", "brier", "probability"]].to_numpy()).all()
 
 

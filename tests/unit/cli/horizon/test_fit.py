@@ -209,7 +209,7 @@ def test_plots_of_odd_files_are_drawn(
     sizes = ("--draws", 50, "--tune", 50, "--chains", 2)
     said = call("horizon", "fit", path, "--out", out, "--plots", "-q", *sizes)
     assert said.code == 1  # so few draws never converge
-    charts = {"horizons", "trace", "rank", "sampling", "difficulty"}
+    charts = {"horizons", "success_curves", "trace", "rank", "sampling", "difficulty"}
     charts |= {"predictive_success", "predictive_human"} - missing
     assert set(os.listdir(out / "plots")) == {
         f"{c}.{kind}" for c in charts for kind in ("png", "svg")
@@ -227,7 +227,7 @@ def test_plots_of_full_with_every_option_on_are_drawn(
     runs = simulated_runs / "runs.jsonl"
     said = call("horizon", "fit", runs, "--out", out, "--plots", "-q", *options, *sizes)
     assert said.code == 1  # so few draws never converge
-    charts = {"horizons", "trace", "rank", "sampling", "difficulty"}
+    charts = {"horizons", "success_curves", "trace", "rank", "sampling", "difficulty"}
     charts |= {"predictive_success", "predictive_human"}
     assert {path.stem for path in (out / "plots").iterdir()} == charts
 

@@ -16,9 +16,10 @@ from builders import agent_row, human_row, small_rows, write_rows
 from calls import Call
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
+from tidegauge.horizon import read_runs
 from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.methods.regression import Regression
-from tidegauge.horizon.store.multiverse_folder import FILES
+from tidegauge.horizon.store.folder import OWNED
 from tidegauge.horizon.studies import multiverse_study
 from tidegauge.horizon.studies.multiverse_study import StudyOptions, study
 
@@ -61,7 +62,7 @@ def test_multiverse_writes_its_files_and_says_which_choice_moves_most(
     dates.write_text(DATES)
     said = call(runs, "--out", out, "--grid", grid, "--release-dates", dates, "--plots", "-q")
     assert said.code == 0, said.err
-    assert {path.name for path in out.iterdir()} == set(FILES) - {
+    assert {path.name for path in out.iterdir()} == set(OWNED["multiverse"]) - {
         "influence.csv",
         "sensitivity.csv",
     }
@@ -123,7 +124,7 @@ def test_the_default_grid_is_fitted_whole(tmp_path: Path, monkeypatch: pytest.Mo
     rows += [human_row("code/fix", minutes=60, human_minutes=30.0, score_binarized=0)]
     rows += [agent_row("code/new", human_minutes=50.0, human_source="estimate")]
     runs = write_rows(tmp_path / "varied.jsonl", rows)
-    found = study([runs], StudyOptions(workers=1)).multiverse
+    found = study(read_runs(runs), StudyOptions(workers=1)).multiverse
     assert len(found.outcomes) == 64
     assert found.failed == []
     assert len(fits) == 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from dataclasses import asdict, fields, replace
@@ -11,10 +12,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import tidegauge.horizon as th
 from builders import small_rows, write_rows
 from calls import Call
 from tidegauge.errors import InputError
-from tidegauge.horizon.analysis import AnalysisOptions
+from tidegauge.horizon.model.option_file import ModelChoice
 from tidegauge.horizon.model.options import CHOICES, CORE, FULL, HorizonOptions
 
 SIZES = ("--draws", 50, "--tune", 50, "--chains", 2)
@@ -49,8 +51,8 @@ def test_every_option_has_a_flag_with_its_choices_and_an_explanation(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--trend", "linear"], "trend=linear: needs --release-dates"),
-        (["--method", "full:trend=kink"], "trend=kink: needs --release-dates"),
+        (["--trend", "linear"], "trend=linear: needs release dates; give --release-dates"),
+        (["--method", "full:trend=kink"], "trend=kink: needs release dates; give --release-dates"),
         (["--method", "full:colour=red"], "colour: no such option; choose from residual"),
         (["--method", "core:noise=cauchy"], "noise=cauchy: must be one of normal, student_t"),
         (["--method", "core:rounding=maybe"], "rounding=maybe: must be true or false"),
@@ -303,19 +305,21 @@ def test_one_vocabulary_of_methods_and_a_note_for_former_names(
 ) -> None:
     (tmp_path / "o.yaml").write_text("failures: censor\n")
     (tmp_path / "full.yaml").write_text("model: full\nnoise: normal\n")
-    asked: list[AnalysisOptions] = []
+    asked: list[tuple[str, ModelChoice]] = []
 
-    def refuse(runs: object, given: AnalysisOptions, **rest: object) -> None:
-        asked.append(given)
+    def refuse(name: str, *_: object, **given: Any) -> None:
+        asked.append((name, given.get("model", ModelChoice())))
         raise InputError("not now")
 
-    monkeypatch.setattr("tidegauge.horizon.analysis.analyse", refuse)
+    for name in ("fit", "fit_regression", "fit_exact"):
+        monkeypatch.setattr(th, name, functools.partial(refuse, name))
     filled = [argument.format(folder=tmp_path) for argument in arguments]
-    said = call("horizon", "fit", runs, "--out", tmp_path / "out", *filled)
+    said = call("horizon", "fit", runs, "--out", tmp_path / "out", "-q", *filled)
     assert said.err.splitlines() == [*(f"note: {note}" for note in notes), "error: not now"]
-    assert asked[0].method == method
+    ((fitted, choice),) = asked
+    assert fitted == {"regression": "fit_regression", "exact": "fit_exact"}.get(method, "fit")
     expected = replace(FULL if method == "full" else CORE, **options)
-    assert asked[0].model == expected
+    assert choice.options == expected
 
 
 def test_a_variant_of_the_regression_is_fitted(call: Call, runs: Path, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from tidegauge.horizon.sampler.expansion import Reference, reference_at
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.sampler.modes import CHAINS, Problem, Screen, screen_modes
 from tidegauge.horizon.sampler.target import start_reference, whitened_density
-from tidegauge.horizon.store.fit_folder import fit_diagnostics
 from tidegauge.progress import SILENT
 
 QUICK = SamplerConfig(draws=50, tune=100, chains=2, target_accept=0.8)
@@ -41,10 +40,9 @@ def test_a_model_with_one_mode_is_looked_at_and_passes() -> None:
     design = draw_design(usual_truth(rng, n_agents=3, n_tasks=20, n_families=5), rng)
     options = HorizonOptions(residual="task")
     fitted = fit_horizon(design, options=options, sampler=QUICK, patient=False)
-    assert fitted.screen is not None
-    assert (fitted.screen.chains, fitted.screen.apart) == (CHAINS, 0)
-    names = [check["name"] for check in fit_diagnostics(fitted, [])["checks"]]
-    assert "other_modes" in names
+    assert fitted.modes is not None
+    assert fitted.modes.detail == f"none met by {CHAINS} dispersed short chains"
+    assert "other_modes" in [check["name"] for check in fitted.diagnostics["checks"]]
 
 
 _POINTER = types.CPointer(types.float64)
@@ -135,4 +133,4 @@ def test_core_is_not_looked_at() -> None:
     rng = np.random.default_rng(5)
     design = draw_design(usual_truth(rng, n_agents=2, n_tasks=6, n_families=2), rng)
     fitted = fit_horizon(design, options=CORE, sampler=QUICK, patient=False)
-    assert fitted.screen is None
+    assert fitted.modes is None

@@ -25,7 +25,10 @@ import tidegauge.horizon.store.fit_folder  # noqa: F401
 from tidegauge.cli.main import main
 from tidegauge.io import finish_commit
 
-TABLES = ("domains.csv", "horizons.csv", "pairs.csv", "parameters.csv", "tasks.csv")
+TABLES = (
+    *("domains.csv", "horizon_draws.csv", "horizons.csv", "pairs.csv", "parameters.csv"),
+    "tasks.csv",
+)
 FILES = {*TABLES, "diagnostics.json", "manifest.json", "posterior.nc"}
 KILLS = 12
 

@@ -17,16 +17,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tidegauge.horizon as th
 from builders import TASKS, agent_row, human_row, small_rows, write_rows
-from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.analysis import Analysis, AnalysisOptions, analyse
-from tidegauge.horizon.methods.regression import RegressionOptions
-from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
-from tidegauge.horizon.result import stored_trace
-from tidegauge.horizon.store.fit_folder import write_outputs
+from tidegauge.horizon import HorizonFit, HorizonResult
+from tidegauge.horizon.model.option_file import make_model
+from tidegauge.horizon.model.options import DEFAULT_PRIORS, DEFAULT_SAMPLER
 
-QUICK = SamplerConfig(draws=60, tune=60, chains=2, seed=3)
-TABLES = ("horizons.csv", "tasks.csv", "parameters.csv", "pairs.csv", "domains.csv")
+QUICK = {"draws": 60, "tune": 60, "chains": 2, "seed": 3}
+TABLES = (
+    *("horizons.csv", "horizon_draws.csv", "tasks.csv", "parameters.csv", "pairs.csv"),
+    "domains.csv",
+)
 FILES = {*TABLES, "diagnostics.json", "posterior.nc", "manifest.json"}
 
 METR_COLUMNS = [
@@ -38,7 +39,7 @@ METR_COLUMNS = [
 OUR_COLUMNS = [
     *("p50_marginal", "p50_marginalq0.025", "p50_marginalq0.975"),
     *("p80_marginal", "p80_marginalq0.025", "p80_marginalq0.975"),
-    *("p50_beyond", "n_runs"),
+    *("p50_beyond", "n_runs", "estimand"),
 ]
 
 
@@ -56,9 +57,13 @@ def rows_of_every_kind() -> list[dict[str, Any]]:
     ]
 
 
-def quick_fit(runs: Path, **options: Any) -> Analysis:
-    chosen = {"sampler": QUICK, "patient": False, **options}
-    return analyse([runs], AnalysisOptions(**chosen))
+def quick_fit(runs: Path, **options: Any) -> HorizonFit:
+    return th.fit(th.read_runs(runs), **{**QUICK, **options})
+
+
+def other_fit(runs: Path, method: str) -> HorizonResult:
+    read = th.read_runs(runs)
+    return th.fit_exact(read) if method == "exact" else th.fit_regression(read, replicates=20)
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +72,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def analysis(runs: Path) -> Analysis:
+def fit(runs: Path) -> HorizonFit:
     return quick_fit(runs)
 
 
 @pytest.fixture(scope="module")
-def folder(analysis: Analysis, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(fit: HorizonFit, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("fit")
-    write_outputs(analysis.outputs, path)
+    fit.save(path)
     return path
 
 
@@ -96,19 +101,18 @@ def test_horizons_have_metrs_columns_in_their_order_then_ours(folder: Path) -> N
 
 @pytest.mark.parametrize("method", ["regression", "exact"])
 def test_every_method_writes_the_same_columns(runs: Path, tmp_path: Path, method: str) -> None:
-    quick = RegressionOptions(replicates=20)
-    write_outputs(quick_fit(runs, method=method, regression=quick).outputs, tmp_path)
+    other_fit(runs, method).save(tmp_path)
     table = pd.read_csv(tmp_path / "horizons.csv")
     assert table.columns.tolist() == METR_COLUMNS + OUR_COLUMNS
     assert set(os.listdir(tmp_path)) == {
-        *("horizons.csv", "pairs.csv", "diagnostics.json", "manifest.json")
+        *("horizons.csv", "horizon_draws.csv", "pairs.csv", "diagnostics.json", "manifest.json"),
+        "estimate.nc",
     }
 
 
-def test_medians_in_the_table_are_those_of_the_draws(analysis: Analysis, folder: Path) -> None:
-    assert analysis.fit is not None
+def test_medians_in_the_table_are_those_of_the_draws(fit: HorizonFit, folder: Path) -> None:
     table = pd.read_csv(folder / "horizons.csv")
-    alpha, beta = analysis.fit.point.alpha, analysis.fit.point.beta
+    alpha, beta = fit.point.alpha, fit.point.beta
     np.testing.assert_allclose(table["intercept"], np.median(alpha, axis=(0, 1)), rtol=1e-9)
     np.testing.assert_allclose(table["coefficient"], np.median(beta, axis=(0, 1)), rtol=1e-9)
     log2_p80 = (np.log(4) - alpha) / beta
@@ -181,7 +185,7 @@ def test_the_manifest_is_enough_to_repeat_the_fit(folder: Path, runs: Path) -> N
     assert found["kind"] == "horizon/core"
     assert found["inputs"] == {str(runs): hashlib.sha256(runs.read_bytes()).hexdigest()}
     settings = found["settings"]
-    assert settings["sampler"] == dataclasses.asdict(QUICK)
+    assert settings["sampler"] == dataclasses.asdict(dataclasses.replace(DEFAULT_SAMPLER, **QUICK))
     assert settings["options"]["failures"] == "ignore"
     assert settings["model"] == "core"
     names = ("mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate", "alpha")
@@ -202,7 +206,7 @@ def test_the_posterior_opens_in_arviz_and_its_loo_is_computed(folder: Path) -> N
         import arviz as az
 
         trace = az.from_netcdf(folder / "posterior.nc")
-        groups = {"posterior", "sample_stats", "log_likelihood", "observed_data"}
+        groups = {"posterior", "sample_stats", "log_likelihood", "observed_data", "constant_data"}
         assert set(trace.groups()) == groups
         assert dict(trace.posterior.sizes) == {
             **{"chain": 2, "draw": 60, "agent": 2, "task": 8, "family": 3}
@@ -226,10 +230,9 @@ def test_the_posterior_opens_in_arviz_and_its_loo_is_computed(folder: Path) -> N
     trace.close()
 
 
-def test_stored_log_likelihoods_are_those_of_the_model_by_hand(analysis: Analysis) -> None:
-    assert analysis.fit is not None
-    point, design = analysis.fit.point, analysis.design
-    trace = stored_trace(analysis.fit)
+def test_stored_log_likelihoods_are_those_of_the_model_by_hand(fit: HorizonFit) -> None:
+    point, design = fit.point, fit.design
+    trace = fit.idata
     cell, run = 3, 5
     a = design.agents.index(str(trace.log_likelihood["cell_agent"].values[cell]))
     t = design.tasks.index(str(trace.log_likelihood["cell_task"].values[cell]))
@@ -246,9 +249,8 @@ def test_stored_log_likelihoods_are_those_of_the_model_by_hand(analysis: Analysi
 
 
 def test_censored_failures_have_a_likelihood_of_their_own(runs: Path) -> None:
-    fit = quick_fit(runs, model=HorizonOptions(failures="censor")).fit
-    assert fit is not None
-    assert stored_trace(fit).log_likelihood["log2_failed"].sizes["failed"] == 2
+    fit = quick_fit(runs, model=make_model("core", failures="censor"))
+    assert fit.idata.log_likelihood["log2_failed"].sizes["failed"] == 2
 
 
 def tables_of(folder: Path) -> dict[str, bytes]:
@@ -261,10 +263,9 @@ def test_the_same_seed_gives_the_same_bytes_in_any_order_of_rows(
     rows = rows_of_every_kind()
     shuffled = write_rows(tmp_path / "b.jsonl", random.Random(5).sample(rows, len(rows)))
     for name, source in (("again", runs), ("shuffled", shuffled)):
-        write_outputs(quick_fit(source).outputs, tmp_path / name)
+        quick_fit(source).save(tmp_path / name)
         assert tables_of(tmp_path / name) == tables_of(folder), name
-    other = dataclasses.replace(QUICK, seed=4)
-    write_outputs(quick_fit(runs, sampler=other).outputs, tmp_path / "other")
+    quick_fit(runs, seed=4).save(tmp_path / "other")
     assert tables_of(tmp_path / "other")["horizons.csv"] != tables_of(folder)["horizons.csv"]
 
 
@@ -273,36 +274,33 @@ def test_the_other_methods_give_the_same_bytes_too(runs: Path, tmp_path: Path, m
     rows = rows_of_every_kind()
     shuffled = write_rows(tmp_path / "b.jsonl", random.Random(5).sample(rows, len(rows)))
     for name, source in (("one", runs), ("other", shuffled)):
-        quick = RegressionOptions(replicates=20)
-        outputs = quick_fit(source, method=method, regression=quick).outputs
-        write_outputs(outputs, tmp_path / name)
+        other_fit(source, method).save(tmp_path / name)
     assert tables_of(tmp_path / "one") == tables_of(tmp_path / "other")
 
 
 def test_another_method_in_the_same_folder_leaves_nothing_of_the_first(
-    analysis: Analysis, runs: Path, tmp_path: Path
+    fit: HorizonFit, runs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.md").write_text("mine")
-    write_outputs(analysis.outputs, tmp_path)
+    fit.save(tmp_path)
     (tmp_path / "plots").mkdir()
     (tmp_path / "plots" / "trace.png").write_bytes(b"chart")
     assert set(os.listdir(tmp_path)) == {*FILES, "plots", "notes.md"}
-    write_outputs(quick_fit(runs, method="exact").outputs, tmp_path)
+    other_fit(runs, "exact").save(tmp_path)
     assert set(os.listdir(tmp_path)) == {
-        *("horizons.csv", "pairs.csv", "diagnostics.json", "manifest.json", "notes.md")
+        *("horizons.csv", "horizon_draws.csv", "pairs.csv", "diagnostics.json", "manifest.json"),
+        *("estimate.nc", "notes.md"),
     }
     assert (tmp_path / "notes.md").read_text() == "mine"
     assert json.loads((tmp_path / "manifest.json").read_text())["kind"] == "horizon/exact"
 
 
-def test_a_writer_that_fails_half_way_leaves_the_old_files(
-    analysis: Analysis, tmp_path: Path
-) -> None:
-    write_outputs(analysis.outputs, tmp_path)
+def test_a_writer_that_fails_half_way_leaves_the_old_files(fit: HorizonFit, tmp_path: Path) -> None:
+    fit.save(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     with pytest.raises(TypeError, match="not JSON serializable"):
-        write_outputs(dataclasses.replace(analysis.outputs, settings={"x": object()}), tmp_path)
+        dataclasses.replace(fit, trend_agents={"x": object()}).save(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -19,7 +19,8 @@ from tidegauge.horizon.methods.base import Effort
 from tidegauge.horizon.methods.exact import Exact
 from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER, Hierarchical
 from tidegauge.horizon.methods.regression import Regression, RegressionOptions
-from tidegauge.horizon.sampler.fit import HorizonFit, fit_horizon
+from tidegauge.horizon.result import HorizonFit
+from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.studies.effects import choices_table, levels_table
 from tidegauge.horizon.studies.multiverse import (
     Multiverse,

@@ -13,6 +13,7 @@ from designs import draw_design, usual_truth
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import read_groups
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.data.runs import Runs
 from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.horizon.trend.frontier import AgentFacts, frontier_agents, place_agents
 
@@ -54,10 +55,11 @@ def test_since_and_frontier_leave_the_others_out_of_the_trend() -> None:
     design = ordered_design([2, 4, 3, 6, 5, 8])
     dates = dates_of(design, [2019, 2020, 2021, 2022, 2023, 2024])
     facts = AgentFacts(since=day(2020), frontier=True)
-    placed = place_agents(design, LINEAR, dates, facts)
+    runs = Runs(design, dates)
+    placed = place_agents(runs, LINEAR, facts).design
     assert np.isnan(placed.agent_years).tolist() == [True, False, True, False, True, False]
     assert np.nanmean(placed.agent_years) == pytest.approx(0, abs=1e-12)
-    everyone = place_agents(design, LINEAR, dates)
+    everyone = place_agents(runs, LINEAR).design
     assert not np.isnan(everyone.agent_years).any()
 
 
@@ -76,17 +78,16 @@ def test_a_trend_through_too_few_agents_is_refused(
     design = ordered_design([2, 4, 6, 8])
     dates = dates_of(design, years)
     with pytest.raises(InputError, match=message):
-        place_agents(design, LINEAR, dates, facts)
-    place_agents(design, CORE, dates, AgentFacts())  # without a trend nothing is needed
+        place_agents(Runs(design, dates), LINEAR, facts)
+    place_agents(Runs(design, dates), CORE)  # without a trend nothing is needed
 
 
 @pytest.mark.parametrize(
     ("facts", "options", "message"),
     [
-        (AgentFacts(), LINEAR, "trend=linear: needs --release-dates"),
+        (AgentFacts(), LINEAR, "trend=linear: needs release dates"),
         (AgentFacts(frontier=True), CORE, "add --trend linear"),
         (AgentFacts(since=day(2023)), CORE, "add --trend linear"),
-        (AgentFacts(groups=Path("labs.yaml")), CORE, "--groups is used by --pooling lab"),
     ],
 )
 def test_facts_that_nothing_would_use_are_refused(
@@ -101,8 +102,8 @@ def test_groups_reach_the_design_and_the_rest_are_other(tmp_path: Path) -> None:
     path.write_text("agent 0: north\nagent 1: 7\nelsewhere: south\n", encoding="utf-8")
     options = HorizonOptions(pooling="lab")
     design = ordered_design([2, 4, 6])
-    placed = place_agents(design, options, {}, AgentFacts(groups=path))
-    assert placed.agent_groups == ("north", "7", "other")
+    placed = place_agents(Runs(design, groups=read_groups(path)), options)
+    assert placed.design.agent_groups == ("north", "7", "other")
 
 
 @pytest.mark.parametrize(

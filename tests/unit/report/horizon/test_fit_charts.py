@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tidegauge.engine.config import SamplerConfig
-from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.model.options import FULL
-from tidegauge.horizon.sampler.fit import HorizonFit
+import tidegauge.horizon as th
+from tidegauge.horizon import HorizonFit, Runs
+from tidegauge.horizon.model.option_file import make_model
 from tidegauge.report.horizon.fit_charts import watched_draws
 
-EVERYTHING = replace(
-    FULL,
-    noise="student_t",
-    human_scale="source",
-    noise_growth=True,
-    estimate_bias=True,
-    discrimination=True,
-    pooling="lab",
-    trend="quadratic",
-)
+EVERYTHING = {
+    "noise": "student_t",
+    "human_scale": "source",
+    "noise_growth": True,
+    "estimate_bias": True,
+    "discrimination": True,
+    "pooling": "lab",
+    "trend": "quadratic",
+}
 
 
 @pytest.fixture(scope="module")
-def fit(simulated_runs: Path) -> HorizonFit:
-    options = AnalysisOptions(
-        model=EVERYTHING,
-        release_dates=simulated_runs / "release_dates.yaml",
-        sampler=SamplerConfig(draws=20, tune=30, chains=2, seed=1),
-        patient=False,
-    )
-    found = analyse([simulated_runs / "runs.jsonl"], options).fit
-    assert found is not None
-    return found
+def fit(dated_runs: Runs) -> HorizonFit:
+    return th.fit(dated_runs, make_model("full", **EVERYTHING), draws=20, tune=30, chains=2)
 
 
 def test_every_parameter_can_be_the_one_that_mixes_worst(fit: HorizonFit) -> None:

@@ -7,28 +7,27 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+import tidegauge.horizon as th
 from builders import agent_row, human_row, write_rows
 from tidegauge.cli.main import cli
-from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
-from tidegauge.horizon.analysis import AnalysisOptions, analyse
-from tidegauge.horizon.methods.regression import RegressionOptions
-from tidegauge.horizon.store.fit_folder import write_outputs
-from tidegauge.horizon.store.stored_fit import read_fit
-from tidegauge.horizon.store.stored_human import replicated_human
+from tidegauge.horizon import HorizonFit, load, write_report
+from tidegauge.horizon.horizons.estimate import Curves
+from tidegauge.horizon.result import CurveFit
 from tidegauge.horizon.store.studies import read_studies
 from tidegauge.report.durations import TICKS, duration_axis, duration_text
 from tidegauge.report.horizon.content import CHARTS, STUDY_CHARTS, content_of
 from tidegauge.report.horizon.headline import Bar, minutes_range
-from tidegauge.report.horizon.page import write_horizon_report
-from tidegauge.report.horizon.words import findings
+from tidegauge.report.horizon.words import findings, summary
 from tidegauge.report.page import Findings, Page, Section, Table, render_page
 
 HOSTILE = "</svg><script>alert('x')</script> & \"quoted\""
@@ -46,12 +45,13 @@ def table_rows(html: str) -> list[list[str]]:
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
 
 
-def edited(folder: Path, to: Path, **columns: object) -> Path:
-    """Return a copy of a fit with other values in its table of agents."""
-    copy = Path(shutil.copytree(folder, to))
-    table = pd.read_csv(copy / "horizons.csv")
-    table.assign(**columns).to_csv(copy / "horizons.csv", index=False)
-    return copy
+def odd(folder: Path, **parts: Any) -> CurveFit:
+    """Return a regression with other agents or curves."""
+    found = load(folder)
+    assert isinstance(found, CurveFit)
+    names = parts.get("agents", found.design.agents)
+    runs = replace(found.runs, design=replace(found.design, agents=names), release_dates={})
+    return replace(found, runs=runs, found=replace(found.found, **parts))
 
 
 def test_table_has_the_numbers_of_the_file_longest_first(html: str, fit_folder: Path) -> None:
@@ -94,7 +94,7 @@ def test_doubling_time_is_that_of_least_squares_through_the_medians(
 
 
 def test_fan_of_the_trend_holds_its_line_and_the_axis_holds_the_fan(fit_folder: Path) -> None:
-    content = content_of(read_fit(fit_folder))
+    content = content_of(load(fit_folder))
     for headline in content.headlines:
         trend = headline.trend
         assert trend is not None
@@ -131,11 +131,11 @@ def test_page_has_every_score_of_the_methods_compared(whole_html: str) -> None:
 
 
 def test_every_check_of_a_fit_is_explained_in_words(trend_fit_folder: Path) -> None:
-    fit = read_fit(trend_fit_folder)
-    assert "other_modes" in [check.name for check in fit.diagnostics.checks]
+    fit = load(trend_fit_folder)
+    assert "other_modes" in [check.name for check in fit.findings]
     (found,) = findings(fit)
     assert isinstance(found, Findings)
-    for finding, check in zip(found.items, fit.diagnostics.checks, strict=True):
+    for finding, check in zip(found.items, fit.findings, strict=True):
         assert not finding.text.startswith("Found:"), check.name
 
 
@@ -152,8 +152,8 @@ def test_page_says_the_joint_doubling_time_and_dates_of_the_file(
 
 
 def test_headline_draws_the_fans_of_the_files(trend_fit_folder: Path, trend_folder: Path) -> None:
-    studies = read_studies(trend_fit_folder, trend=trend_folder)
-    content = content_of(read_fit(trend_fit_folder), studies)
+    fit = load(trend_fit_folder)
+    content = content_of(fit, read_studies(fit, trend=trend_folder))
     assert content.trend_names == ["joint linear", "stacked"]
     fan = pd.read_csv(trend_fit_folder / "trend_fan.csv")
     for one in content.headlines:
@@ -170,9 +170,10 @@ def test_headline_draws_the_fans_of_the_files(trend_fit_folder: Path, trend_fold
 
 
 def test_human_runs_of_the_page_are_those_of_the_file(trend_fit_folder: Path) -> None:
-    fit = read_fit(trend_fit_folder)
-    checks = replicated_human(fit)
-    assert sum(check.observed.size for check in checks) == fit.tasks["n_human_runs"].sum()
+    fit = load(trend_fit_folder)
+    assert isinstance(fit, HorizonFit)
+    checks = fit.predictive.human
+    assert sum(check.observed.size for check in checks) == fit.tasks()["n_human_runs"].sum()
     assert {check.source for check in checks} >= {"HCAST", "SWAA"}
     for check in checks:
         # Simulated by the same model: means within four predictive standard deviations.
@@ -188,18 +189,31 @@ def test_methods_name_what_was_added_to_core(whole_html: str, html: str) -> None
     assert "trend_middle" not in whole_html
 
 
+def test_the_headline_sentence_fits_the_estimand(
+    fit_folder: Path, full_folder: Path, tmp_path: Path
+) -> None:
+    assert "it finishes half of the tasks that take people" in summary(load(fit_folder))
+    full = load(full_folder)
+    assert full.estimand == "expected score"
+    assert "its expected score is one half" in summary(full)
+    write_report(tmp_path / "page.html", full)
+    html = (tmp_path / "page.html").read_text()
+    assert "finishes half of the tasks" not in html
+    assert "expected score" in html
+
+
 def test_folders_of_another_kind_are_refused(
     fit_folder: Path, compare_folder: Path, trend_folder: Path, tmp_path: Path
 ) -> None:
     for option, folder in (("trend", compare_folder), ("compare", trend_folder)):
         with pytest.raises(InputError, match=f"make it with: tidegauge horizon {option}"):
-            write_horizon_report(fit_folder, tmp_path / "page.html", **{option: folder})
+            write_report(tmp_path / "page.html", fit_folder, **{option: folder})
     with pytest.raises(InputError, match="not a folder; make it with: tidegauge horizon multi"):
-        write_horizon_report(fit_folder, tmp_path / "page.html", multiverse=tmp_path / "no")
+        write_report(tmp_path / "page.html", fit_folder, multiverse=tmp_path / "no")
     copy = Path(shutil.copytree(trend_folder, tmp_path / "trend"))
     (copy / "trend_fan.csv").write_text("date\n")
     with pytest.raises(InputError, match=r"trend_fan.csv: no column"):
-        write_horizon_report(fit_folder, tmp_path / "page.html", trend=copy)
+        write_report(tmp_path / "page.html", fit_folder, trend=copy)
     assert not (tmp_path / "page.html").exists()
 
 
@@ -207,21 +221,19 @@ def test_folders_of_another_kind_are_refused(
 def test_methods_without_posterior_get_the_page_of_what_there_is(
     method: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    write_horizon_report(request.getfixturevalue(f"{method}_folder"), tmp_path / "page.html")
+    write_report(tmp_path / "page.html", request.getfixturevalue(f"{method}_folder"))
     html = (tmp_path / "page.html").read_text()
     assert len(table_rows(html)) == 8
     assert 'id="curves"' in html
     assert 'id="difficulty"' not in html
     assert "Nothing was sampled" in html
-    # The regression has dates here, the grid has none.
-    assert ("keeps no draws" in html) == (method == "regression")
+    # The regression has dates here, the exact posterior has none.
     assert ("No trend" in html) == (method == "exact")
 
 
 def test_names_are_escaped_in_texts_and_in_charts(regression_folder: Path, tmp_path: Path) -> None:
-    agents = [HOSTILE, *(f"agent-0{i}" for i in range(2, 9))]
-    folder = edited(regression_folder, tmp_path / "fit", agent=agents, release_date="")
-    write_horizon_report(folder, tmp_path / "page.html")
+    agents = (HOSTILE, *(f"agent-0{i}" for i in range(2, 9)))
+    write_report(tmp_path / "page.html", odd(regression_folder, agents=agents))
     html = (tmp_path / "page.html").read_text()
     assert "alert('x')</script>" not in html
     assert html.count("<script>") == 1
@@ -231,18 +243,15 @@ def test_names_are_escaped_in_texts_and_in_charts(regression_folder: Path, tmp_p
 def test_horizons_of_nothing_and_of_everything_are_drawn(
     regression_folder: Path, tmp_path: Path
 ) -> None:
-    p50 = [0.0, np.inf, np.nan, 1.0, 2.0, 3.0, 4.0, 5.0]
-    odd = {name: p50 for name in ("p50", "p50q0.025", "p50q0.975", "coefficient", "intercept")}
-    folder = edited(regression_folder, tmp_path / "fit", **odd)
-    write_horizon_report(folder, tmp_path / "page.html")
+    alpha = np.array([-np.inf, np.inf, np.nan, 5.0, 4.0, 3.0, 2.0, 1.0])
+    beta = np.full(8, -1.0)
+    curves = {"alpha": np.tile(alpha, (9, 1)), "beta": np.tile(beta, (9, 1))}
+    found = odd(regression_folder, point=Curves(alpha, beta), **curves)
+    write_report(tmp_path / "page.html", found)
     html = (tmp_path / "page.html").read_text()
     assert "unbounded" in html
     assert 'data-key="Infinity"' in html
-    folder = edited(
-        regression_folder, tmp_path / "nan", **{name: np.nan for name in odd}, p80=np.nan
-    )
-    write_horizon_report(folder, tmp_path / "nan.html")
-    assert "–" in (tmp_path / "nan.html").read_text()
+    assert "–" in html
 
 
 @pytest.mark.parametrize("method", ["core", "regression", "exact"])
@@ -250,14 +259,14 @@ def test_one_agent_and_one_task_are_enough_and_few_draws_are_warned_of_at_the_to
     method: str, tmp_path: Path
 ) -> None:
     runs = write_rows(tmp_path / "runs.jsonl", [agent_row(), human_row()])
-    options = AnalysisOptions(
-        method=method,
-        sampler=SamplerConfig(draws=50, tune=50, chains=1, seed=1),
-        patient=False,
-        regression=RegressionOptions(replicates=5),
-    )
-    write_outputs(analyse([runs], options).outputs, tmp_path / "fit")
-    write_horizon_report(tmp_path / "fit", tmp_path / "page.html", charts=tmp_path / "charts")
+    read = th.read_runs(runs)
+    fits = {
+        "core": lambda: th.fit(read, draws=50, tune=50, chains=1),
+        "regression": lambda: th.fit_regression(read, replicates=5),
+        "exact": lambda: th.fit_exact(read),
+    }
+    fits[method]().save(tmp_path / "fit")
+    write_report(tmp_path / "page.html", tmp_path / "fit", charts=tmp_path / "charts")
     html = (tmp_path / "page.html").read_text()
     assert len(table_rows(html)) == 1
     warned = "did not converge: do not rely" in html[: html.index('id="agents"')]
@@ -275,7 +284,7 @@ def test_charts_are_saved_and_those_of_an_earlier_page_removed(
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in charts.glob("*.png"))
     assert all(path.read_text().startswith("<svg") for path in charts.glob("*.svg"))
     (charts / "mine.txt").touch()
-    write_horizon_report(exact_folder, tmp_path / "page.html", charts=charts)
+    write_report(tmp_path / "page.html", exact_folder, charts=charts)
     names = {path.name for path in charts.iterdir()}
     assert "difficulty.png" not in names
     assert {"mine.txt", "success_curves.svg"} <= names
@@ -293,23 +302,23 @@ def test_bad_input_exits_2_and_writes_nothing(
     exact_folder: Path, tmp_path: Path, tidegauge: object
 ) -> None:
     folder = Path(shutil.copytree(exact_folder, tmp_path / "fit"))
-    (folder / "horizons.csv").write_text("agent\n")
+    (folder / "diagnostics.json").write_text("{}")
     before = sorted(tmp_path.rglob("*"))
     done = tidegauge("horizon", "report", folder, "--charts", tmp_path / "charts")  # type: ignore[operator]
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {folder / 'horizons.csv'}: no column")
+    assert done.stderr.startswith(f"error: {folder / 'diagnostics.json'}: not what a fit writes")
     assert done.stdout == ""
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_places_that_cannot_be_written_are_refused(exact_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder; name a file"):
-        write_horizon_report(exact_folder, tmp_path)
+        write_report(tmp_path, exact_folder)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="is not a folder"):
-        write_horizon_report(exact_folder, tmp_path / "file" / "page.html")
+        write_report(tmp_path / "file" / "page.html", exact_folder)
     with pytest.raises(InputError, match="is not a folder"):
-        write_horizon_report(exact_folder, tmp_path / "page.html", charts=tmp_path / "file")
+        write_report(tmp_path / "page.html", exact_folder, charts=tmp_path / "file")
     assert {path.name for path in tmp_path.iterdir()} == {"file"}
 
 
