@@ -14,7 +14,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from designs import draw_design, prior_truth
-from tidegauge.engine.calibration import rank_among, uniformity_p_value
+from ranks import rank_among, uniformity_p_value
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.horizon.sampler.fit import fit_horizon

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from sbc import KEPT, draw, p_values
 
 from full_designs import draw_full_design, full_prior_truth, scalar_names
-from tidegauge.engine.calibration import rank_among
+from ranks import rank_among
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import gamma, normal

@@ -11,13 +11,10 @@ from scipy.special import expit
 
 from designs import Truth, draw_design, usual_truth
 from tidegauge.horizon.data.design import Design, human_log2_mean
-from tidegauge.horizon.methods.registry import (
-    FOLD_SAMPLER,
-    Climatology,
-    Frequentist,
-    Grid,
-    Hierarchical,
-)
+from tidegauge.horizon.methods.base import Climatology
+from tidegauge.horizon.methods.exact import Exact
+from tidegauge.horizon.methods.hierarchical import FOLD_SAMPLER, Hierarchical
+from tidegauge.horizon.methods.regression import Regression
 from tidegauge.horizon.model.likelihood import mean_success
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.studies.compare import leave_cells_out
@@ -42,8 +39,8 @@ def design(truth: Truth) -> Design:
 @pytest.fixture(scope="module")
 def held_out(design: Design) -> HeldOut:
     folds = [fold for by in KINDS for fold in make_folds(design, by=by, folds=3, seed=1)]
-    contenders = [Climatology(), Frequentist(), Grid(), Hierarchical()]
-    return hold_out(design, contenders, folds, seed=1, workers=1)
+    methods = [Climatology(), Regression(), Exact(), Hierarchical()]
+    return hold_out(design, methods, folds, seed=1, workers=1)
 
 
 def test_core_predicts_its_own_data_best(held_out: HeldOut) -> None:

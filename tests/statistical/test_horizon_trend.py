@@ -12,15 +12,10 @@ from designs import draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.options import CORE
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, trend_slope, trend_value
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.trend.comparison import score_shapes
-from tidegauge.horizon.trend.draws import (
-    COEFFICIENTS,
-    Trend,
-    trend_of_fit,
-    trend_slope,
-    trend_value,
-)
+from tidegauge.horizon.trend.draws import Trend, trend_of_fit
 from tidegauge.horizon.trend.prediction import Measured, TrendModel, measured_horizons
 from tidegauge.horizon.trend.summary import doubling_months
 
@@ -47,7 +42,7 @@ def drawn_trend(model: TrendModel, rng: np.random.Generator) -> Trend:
     draws = model.draw(1000, rng)
     return Trend(
         shape=model.shape,
-        coefficients={name: draws[name] for name in COEFFICIENTS[model.shape]},
+        coefficients={name: draws[name] for name in TREND_SHAPES[model.shape].coefficients},
         scatter=draws["sigma_horizon"],
         log2_gap80=np.zeros(1000),
         origin_day=738000.0,
@@ -135,7 +130,7 @@ def test_measured_horizons_give_nearly_the_trend_of_the_joint_fit(shape: str) ->
     joint = trend_of_fit(fit_horizon(design, options=options, sampler=sampler, patient=False))
     model = TrendModel(shape, measured_horizons(plain))
     drawn = model.draw(4000, np.random.default_rng(1))
-    for name in (*COEFFICIENTS[shape], "sigma_horizon"):
+    for name in (*TREND_SHAPES[shape].coefficients, "sigma_horizon"):
         found = drawn[name]
         exact = joint.scatter if name == "sigma_horizon" else joint.coefficients[name]
         # Some hundred effective draws on either side: medians to a tenth of a standard deviation

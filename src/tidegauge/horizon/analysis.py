@@ -23,6 +23,7 @@ from tidegauge.horizon.methods import exact, regression
 from tidegauge.horizon.methods.registry import NAMES
 from tidegauge.horizon.model.option_file import ModelChoice, resolve
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, DEFAULT_SAMPLER
+from tidegauge.horizon.model.trend_shapes import SHAPES
 from tidegauge.horizon.result import CurveFit, HorizonFit, HorizonResult
 from tidegauge.horizon.studies.compare import DEFAULT_FOLDS, CompareOptions, Comparison
 from tidegauge.horizon.studies.compare import compare as compare_methods
@@ -30,7 +31,6 @@ from tidegauge.horizon.studies.held_out import KINDS
 from tidegauge.horizon.studies.multiverse_study import Study, StudyOptions, study
 from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions
 from tidegauge.horizon.trend.comparison import compare_trends as compare_shapes
-from tidegauge.horizon.trend.draws import SHAPES
 from tidegauge.horizon.trend.frontier import AgentFacts, place_agents
 from tidegauge.progress import SILENT, Progress
 from tidegauge.simulate.records import describe_truth, draw_records
@@ -138,6 +138,7 @@ def _warn(found: HorizonFit) -> None:
 def fit_regression(
     runs: Runs,
     *,
+    lengths: str = regression.DEFAULT_REGRESSION.lengths,
     weighting: str = "invsqrt",
     regularisation: float = regression.DEFAULT_REGULARISATION,
     replicates: int = 1000,
@@ -148,6 +149,8 @@ def fit_regression(
 
     Parameters
     ----------
+    lengths : str
+        Task lengths as the file has them, or corrected for noise in the human times (``simex``).
     weighting : str
         Weights of tasks: ``invsqrt`` (METR's, by the size of the family), ``equal`` or ``none``.
     regularisation : float
@@ -167,7 +170,10 @@ def fit_regression(
     (3, 7)
     """
     options = regression.RegressionOptions(
-        weighting=weighting, regularisation=regularisation, replicates=replicates
+        lengths=lengths,
+        weighting=weighting,
+        regularisation=regularisation,
+        replicates=replicates,
     )
     return _curve_fit(
         runs,

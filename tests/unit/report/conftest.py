@@ -11,9 +11,10 @@ import pytest
 from tidegauge.engine.store import manifest, write_json
 from tidegauge.horizon import Runs, fit, write_report
 from tidegauge.horizon.model.option_file import make_model
+from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES
 from tidegauge.horizon.store.studies import write_trends
 from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions, score_shapes
-from tidegauge.horizon.trend.draws import COEFFICIENTS, Trend
+from tidegauge.horizon.trend.draws import Trend
 from tidegauge.horizon.trend.prediction import Measured, TrendModel
 
 ORIGIN = 738_700.0
@@ -45,11 +46,11 @@ def trend_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> 
     names = tuple(f"agent-0{a + 1}" for a in range(8))
     measured = Measured(names, years, log2, np.full(8, 0.4))
     trends = {}
-    for shape, coefficients in COEFFICIENTS.items():
+    for shape in SHAPES:
         drawn = TrendModel(shape, measured).draw(300, rng)
         trends[shape] = Trend(
             shape=shape,
-            coefficients={name: drawn[name] for name in coefficients},
+            coefficients={name: drawn[name] for name in TREND_SHAPES[shape].coefficients},
             scatter=drawn["sigma_horizon"],
             log2_gap80=np.full(300, 1.5),
             origin_day=ORIGIN,

@@ -17,7 +17,7 @@ import click
 
 from tidegauge.cli.options import Command
 from tidegauge.errors import InputError
-from tidegauge.horizon.methods.registry import NAMES, current_name, find_method, parse_variant
+from tidegauge.horizon.methods.registry import current_name, find_method, parse_variant
 from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, ModelChoice, resolve
 from tidegauge.horizon.model.options import CHOICES, HorizonOptions
 
@@ -132,15 +132,14 @@ def method_options(command: Command) -> Command:
         method = None if method is None else current_name(method, note)
         given = _pop_options(values)
         name, _, variant = (method or "").partition(":")
-        if name in NAMES and name not in MODELS:
+        if method is not None and name not in MODELS:
+            find_method(method)  # refuses what there is not
             choice = ModelChoice()
             if any(value not in (None, {}) for value in given.values()) or model is not None:
                 raise InputError(
                     f"method={name}: has no options of the hierarchical model; leave them out, or "
                     "use --method full"
                 )
-        elif method is not None and name not in MODELS:
-            find_method(method)  # raises, naming what there is
         else:
             if variant.endswith((".yaml", ".yml")):
                 given["file"] = given["file"] or Path(variant)

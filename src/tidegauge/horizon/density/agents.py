@@ -9,19 +9,14 @@ import numpy as np
 from tidegauge.horizon.density.buffer import (
     ALPHA_PRIOR,
     BETA_PRIOR,
-    CONSTANT_TREND,
     FIRST_YEAR,
-    KINK,
     LAST_YEAR,
-    LINEAR,
     NOT_IN_TREND,
     POOLED,
-    QUADRATIC,
     TREND,
 )
 from tidegauge.horizon.density.jit import jit
 from tidegauge.horizon.density.logistic import logistic_terms
-from tidegauge.horizon.model.options import HINGE_YEARS
 from tidegauge.horizon.model.parameters import (
     ALPHA,
     GROUP_HORIZON,
@@ -35,6 +30,7 @@ from tidegauge.horizon.model.parameters import (
     SIGMA_SLOPE,
     TREND_LEVEL,
 )
+from tidegauge.horizon.model.trend_shapes import CONSTANT, HINGE_YEARS, KINK, LINEAR, QUADRATIC
 
 
 @jit
@@ -44,9 +40,9 @@ def _logistic(u):  # type: ignore[no-untyped-def]
 
 @jit
 def trend_terms(kind, terms, year, first, last, slopes):  # type: ignore[no-untyped-def]
-    """Return the trend's log2 horizon at a year and write its slopes by the trend's terms."""
+    """Return `model.trend_shapes.trend_at` at a year; write its slopes by level and terms."""
     slopes[0] = 1.0
-    if kind == CONSTANT_TREND or year == NOT_IN_TREND:
+    if kind == CONSTANT or year == NOT_IN_TREND:
         slopes[1:] = 0
         return terms[0]
     slopes[1] = year

@@ -11,6 +11,7 @@ from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.engine.priors import GAUSSIAN, Prior
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.human_noise import NOISE_CODES
 from tidegauge.horizon.model.observations import (
     failed_runs,
     group_index,
@@ -30,6 +31,7 @@ from tidegauge.horizon.model.parameters import (
     layout_of,
     prior_of,
 )
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
 
 # Positions in the header.
 N_AGENTS, N_TASKS, N_FAMILIES, N_RUNS, N_FAILED, N_SCALARS = range(6)
@@ -39,17 +41,7 @@ ALPHA_PRIOR, BETA_PRIOR = 12, 14  # mean and sd
 STARTS = 16
 HEADER = STARTS + len(BLOCKS) + 1
 
-NORMAL, STUDENT_T, WEIBULL = 0.0, 1.0, 2.0
-CONSTANT_TREND, LINEAR, QUADRATIC, KINK, LOGISTIC = 0.0, 1.0, 2.0, 3.0, 4.0
 NOT_IN_TREND = -1e9  # in place of an agent's years
-_NOISES = {"normal": NORMAL, "student_t": STUDENT_T, "weibull": WEIBULL}
-TREND_KINDS = {
-    "none": CONSTANT_TREND,
-    "linear": LINEAR,
-    "quadratic": QUADRATIC,
-    "kink": KINK,
-    "logistic": LOGISTIC,
-}
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -101,7 +93,8 @@ def _header(
     header[N_AGENTS], header[N_TASKS] = len(design.agents), len(design.tasks)
     header[N_FAMILIES], header[N_RUNS], header[N_FAILED] = len(design.families), n_runs, n_failed
     header[N_SCALARS] = layout.starts[MU_FAMILY]
-    header[NOISE], header[TREND] = _NOISES[options.noise], TREND_KINDS[options.trend]
+    header[NOISE] = NOISE_CODES[options.noise]
+    header[TREND] = TREND_SHAPES[options.trend].code
     header[POOLED] = options.pooling != "none"
     header[FIRST_YEAR], header[LAST_YEAR] = layout.first_year, layout.last_year
     header[CONSTANT] = _constants(design, priors, options, layout)

@@ -10,13 +10,17 @@ import math
 
 import numpy as np
 
-from tidegauge.horizon.density.buffer import NORMAL, STUDENT_T, WEIBULL
 from tidegauge.horizon.density.jit import jit
+from tidegauge.horizon.model.human_noise import (
+    GUMBEL_MEDIAN,
+    GUMBEL_SD,
+    NORMAL,
+    STUDENT_T,
+    WEIBULL,
+)
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-_GUMBEL_SD = math.pi / math.sqrt(6)
-_LOG_GUMBEL_SD = math.log(_GUMBEL_SD)
-_GUMBEL_MEDIAN = math.log(math.log(2))
+_LOG_GUMBEL_SD = math.log(GUMBEL_SD)
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(4)
 _TAIL_NODES, _TAIL_WEIGHTS = np.polynomial.legendre.leggauss(40)
 _MOST_PANELS = 200
@@ -56,9 +60,9 @@ def log_density_of_error(e, kind, nu, constant, constant_slope):  # type: ignore
         log_term = math.log1p(square / nu)
         by_nu = constant_slope - 0.5 * log_term + 0.5 * (nu + 1) * square / (nu * (nu + square))
         return constant - 0.5 * (nu + 1) * log_term, -(nu + 1) * e / (nu + square), by_nu
-    w = _GUMBEL_SD * e + _GUMBEL_MEDIAN
+    w = GUMBEL_SD * e + GUMBEL_MEDIAN
     up = math.exp(min(w, 700.0))
-    return constant + w - up, _GUMBEL_SD * (1 - up), 0.0
+    return constant + w - up, GUMBEL_SD * (1 - up), 0.0
 
 
 @jit
@@ -101,11 +105,11 @@ def interval_terms(lower, upper, mean, sd, kind, nu, constants):  # type: ignore
 @jit
 def _weibull_interval(low, high, sd):  # type: ignore[no-untyped-def]
     """Return the terms of an interval of the Gumbel of minima: a difference of two survivals."""
-    near = math.exp(min(_GUMBEL_SD * low + _GUMBEL_MEDIAN, 700.0))
-    far = math.exp(min(_GUMBEL_SD * high + _GUMBEL_MEDIAN, 700.0))
+    near = math.exp(min(GUMBEL_SD * low + GUMBEL_MEDIAN, 700.0))
+    far = math.exp(min(GUMBEL_SD * high + GUMBEL_MEDIAN, 700.0))
     inside = -math.expm1(near - far)  # of those beyond `low`, the share before `high`
     ratio = math.exp(near - far) / inside
-    by_low, by_high = -_GUMBEL_SD * near / inside, _GUMBEL_SD * far * ratio
+    by_low, by_high = -GUMBEL_SD * near / inside, GUMBEL_SD * far * ratio
     by_error, by_scale = by_low + by_high, by_low * low + by_high * high
     return -near + math.log(inside), -by_error / sd, -by_scale, 0.0
 
@@ -170,5 +174,5 @@ def survival_terms(e, kind, nu, constants):  # type: ignore[no-untyped-def]
             by_nu = -by_nu * below / (1 - below)
         density, _, _ = log_density_of_error(e, kind, nu, constants[0], constants[1])
         return value, math.exp(density - value), by_nu
-    up = math.exp(min(_GUMBEL_SD * e + _GUMBEL_MEDIAN, 700.0))
-    return -up, _GUMBEL_SD * up, 0.0
+    up = math.exp(min(GUMBEL_SD * e + GUMBEL_MEDIAN, 700.0))
+    return -up, GUMBEL_SD * up, 0.0

@@ -80,8 +80,7 @@ def find_method(text: str) -> Method:
             choice = model_choice(name, given)
             return Hierarchical(text, options=choice.options, priors=choice.priors)
         if name == "regression":
-            usual = RegressionOptions()
-            return Regression(text, replace(usual, **_parse(given, _defaults(usual))))
+            return Regression(text, RegressionOptions(**parse_regression(given)))
         if name in ("exact", BASELINE):
             _parse(given, {})
             return Exact() if name == "exact" else Climatology()
@@ -103,6 +102,13 @@ def model_choice(name: str, given: str = "") -> ModelChoice:
 def parse_variant(given: str) -> dict[str, Any]:
     """Read the options of a model, as ``noise=student_t,rounding=true``."""
     return _parse(given, _defaults(CORE))
+
+
+def parse_regression(given: str) -> dict[str, Any]:
+    """Read the options of the regression, as ``weighting=equal,lengths=simex``."""
+    from tidegauge.horizon.methods.regression import DEFAULT_REGRESSION
+
+    return _parse(given, _defaults(DEFAULT_REGRESSION))
 
 
 def variant_name(name: str, options: HorizonOptions) -> str:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, stdtr
@@ -16,9 +18,16 @@ from tidegauge.horizon.model.observations import rounded_up, source_index
 from tidegauge.horizon.model.options import USUAL_LOG2_MINUTES, HorizonOptions
 from tidegauge.horizon.model.parameters import Point
 
-_HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-_GUMBEL_SD = np.pi / np.sqrt(6)
-_GUMBEL_MEDIAN = np.log(np.log(2))
+# Codes by which the compiled density knows a noise.
+NORMAL, STUDENT_T, WEIBULL = 0.0, 1.0, 2.0
+NOISE_CODES = {"normal": NORMAL, "student_t": STUDENT_T, "weibull": WEIBULL}
+
+# The logarithm of a Weibull duration is a Gumbel of minima, its errors e = (ln E - ln ln 2) / sd of
+# an exponential E: median 0, and standard deviation 1.
+GUMBEL_SD = math.pi / math.sqrt(6)
+GUMBEL_MEDIAN = math.log(math.log(2))
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def noise_sd(
@@ -77,7 +86,7 @@ def draw_errors(
         return np.asarray(rng.standard_t(np.broadcast_to(nu, shape)), dtype=np.float64)
     if kind == "weibull":
         logs = np.log(rng.exponential(size=shape))
-        return np.asarray((logs - _GUMBEL_MEDIAN) / _GUMBEL_SD, dtype=np.float64)
+        return np.asarray((logs - GUMBEL_MEDIAN) / GUMBEL_SD, dtype=np.float64)
     return rng.normal(size=shape)
 
 
@@ -97,8 +106,8 @@ def _log_density(e: FloatArray, nu: FloatArray, options: HorizonOptions) -> Floa
     if options.noise == "student_t":
         logp = np.asarray(student_t.logpdf(e, nu))
     elif options.noise == "weibull":
-        w = _GUMBEL_SD * e + _GUMBEL_MEDIAN
-        logp = np.log(_GUMBEL_SD) + w - np.exp(np.minimum(w, 700.0))
+        w = GUMBEL_SD * e + GUMBEL_MEDIAN
+        logp = math.log(GUMBEL_SD) + w - np.exp(np.minimum(w, 700.0))
     return logp
 
 
@@ -107,7 +116,7 @@ def _log_survival(e: FloatArray, nu: FloatArray, options: HorizonOptions) -> Flo
     if options.noise == "student_t":
         survival = np.log(stdtr(nu, -e))
     elif options.noise == "weibull":
-        survival = -np.exp(np.minimum(_GUMBEL_SD * e + _GUMBEL_MEDIAN, 700.0))
+        survival = -np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEDIAN, 700.0))
     else:
         survival = log_ndtr(-e)
     return survival

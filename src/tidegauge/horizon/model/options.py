@@ -16,6 +16,7 @@ from tidegauge.engine.priors import (
     truncated_normal,
 )
 from tidegauge.errors import InputError
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "failures": ("ignore", "censor"),
     "pooling": ("none", "all", "lab", "family"),
     "scores": ("binary", "re_bench", "continuous"),
-    "trend": ("none", "linear", "quadratic", "kink", "logistic"),
+    "trend": tuple(TREND_SHAPES),
 }
 _HUMAN_PRIORS = {
     "half_normal_1": half_normal(1),
@@ -166,7 +167,6 @@ def with_human_prior(priors: HorizonPriors, options: HorizonOptions) -> HorizonP
 
 
 USUAL_LOG2_MINUTES = 5.0  # where noise that grows with length has the scale sigma_human
-HINGE_YEARS = 0.05  # over so many years a kink turns, so that it has a slope
 
 DEFAULT_PRIORS = HorizonPriors()
 DEFAULT_SAMPLER = SamplerConfig(draws=1500, tune=500, chains=4, target_accept=0.95)

@@ -17,6 +17,7 @@ from tidegauge.engine.priors import Prior, uniform_logit
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.observations import groups_of, sources_of
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
 
 # The blocks of the vector in their order; those before mu_family have priors of their own.
 BLOCKS = (
@@ -42,13 +43,6 @@ BLOCKS = (
 ) = range(len(BLOCKS))
 # fmt: on
 
-TREND_TERMS = {
-    "none": (),
-    "linear": ("trend_rate",),
-    "quadratic": ("trend_rate", "trend_bend"),
-    "kink": ("trend_rate", "trend_change", "trend_kink"),
-    "logistic": ("trend_rate", "trend_log_height", "trend_middle"),
-}
 DIMS = {
     "mu_family": "family",
     "mu_task": "task",
@@ -111,7 +105,7 @@ def layout_of(design: Design, options: HorizonOptions) -> Layout:
         "sigma_group_slope": n_groups > 0,
         "mu_slope": pooled,
         "trend_level": joint,
-        **dict.fromkeys(TREND_TERMS[options.trend], 1),
+        **dict.fromkeys(TREND_SHAPES[options.trend].terms, 1),
         "mu_family": n_families,
         "mu_task": n_tasks,
         "residual_family": n_families * by_family,

@@ -17,7 +17,10 @@ from tidegauge.horizon.model.observations import (
     in_joint_prior,
     trend_years,
 )
-from tidegauge.horizon.model.options import HINGE_YEARS, HorizonOptions, HorizonPriors
+from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, Functions, trend_at
+
+_PYTENSOR = Functions(exp=pt.exp, logistic=pt.sigmoid, softplus=pt.softplus)
 
 
 def add_agents(
@@ -89,24 +92,13 @@ def _add_trend(priors: HorizonPriors, options: HorizonOptions, years: FloatArray
             "or use trend=none"
         )
     t = np.where(np.isnan(years), 0.0, years)
-    rate = priors.trend_rate.to_pymc("trend_rate")
-    if options.trend == "logistic":
-        rise = _logistic_rise(priors, rate, t)
-    else:
-        rise = rate * t
-        if options.trend == "quadratic":
-            rise = rise + 0.5 * priors.trend_bend.to_pymc("trend_bend") * t**2
-        elif options.trend == "kink":
-            change = priors.trend_change.to_pymc("trend_change")
-            kink = pm.Uniform("trend_kink", dated.min(), dated.max())
-            rise = rise + change * HINGE_YEARS * pt.softplus((t - kink) / HINGE_YEARS)
+    coefficients = {"trend_level": level}
+    for name in TREND_SHAPES[options.trend].terms:
+        coefficients[name] = (
+            pm.Uniform(name, dated.min(), dated.max())
+            if name == "trend_kink"
+            else getattr(priors, name).to_pymc(name)
+        )
+    trend = trend_at(options.trend, coefficients, t, _PYTENSOR)
     # Without a date, an agent is as if released on the mean date.
-    return level + pt.switch(np.isnan(years), 0.0, rise)
-
-
-def _logistic_rise(priors: HorizonPriors, rate: Tensor, t: FloatArray) -> Tensor:
-    """Return a logistic curve that is 0 at year 0 and steepest, at `rate`, in the middle."""
-    height = pt.exp(priors.trend_log_height.to_pymc("trend_log_height"))
-    middle = priors.trend_middle.to_pymc("trend_middle")
-    steepness = 4 * rate / height
-    return height * (pt.sigmoid(steepness * (t - middle)) - pt.sigmoid(-steepness * middle))
+    return pt.switch(np.isnan(years), level, trend)

@@ -14,9 +14,9 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable as Tensor
 
+from tidegauge.horizon.model.human_noise import GUMBEL_MEDIAN, GUMBEL_SD
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-_GUMBEL_SD = math.pi / math.sqrt(6)
-_LOG_LOG_2 = math.log(math.log(2))
 _NEGLIGIBLE = 39.0  # exp(-39) is below the rounding of a double
 
 
@@ -102,23 +102,23 @@ class WeibullNoise:
 
     def log_survival(self, z: Tensor) -> Tensor:
         """Return log P(e > z)."""
-        return -pt.exp(_GUMBEL_SD * z + _LOG_LOG_2)
+        return -pt.exp(GUMBEL_SD * z + GUMBEL_MEDIAN)
 
     def log_interval(self, low: Tensor, high: Tensor) -> Tensor:
         """Return log P(low <= e < high)."""
-        at_low = pt.exp(_GUMBEL_SD * low + _LOG_LOG_2)
-        return -at_low + _log1mexp(at_low * pt.expm1(_GUMBEL_SD * (high - low)))
+        at_low = pt.exp(GUMBEL_SD * low + GUMBEL_MEDIAN)
+        return -at_low + _log1mexp(at_low * pt.expm1(GUMBEL_SD * (high - low)))
 
 
 def _log_weibull_density(log2: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
-    log_exponential = _GUMBEL_SD * (log2 - centre) / scale + _LOG_LOG_2
-    return log_exponential - pt.exp(log_exponential) + math.log(_GUMBEL_SD) - pt.log(scale)
+    log_exponential = GUMBEL_SD * (log2 - centre) / scale + GUMBEL_MEDIAN
+    return log_exponential - pt.exp(log_exponential) + math.log(GUMBEL_SD) - pt.log(scale)
 
 
 def _draw_log_weibull(
     centre: np.ndarray, scale: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
 ) -> np.ndarray:
-    noise = (np.log(rng.exponential(size=size)) - _LOG_LOG_2) / _GUMBEL_SD
+    noise = (np.log(rng.exponential(size=size)) - GUMBEL_MEDIAN) / GUMBEL_SD
     return np.asarray(centre + scale * noise)
 
 

@@ -18,7 +18,6 @@ from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.agents import trend_terms
 from tidegauge.horizon.density.buffer import (
     NOT_IN_TREND,
-    TREND_KINDS,
 )
 from tidegauge.horizon.model.observations import group_index, in_joint_prior, trend_years
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
@@ -31,6 +30,7 @@ from tidegauge.horizon.model.parameters import (
     layout_of,
     prior_of,
 )
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _shared_design(
         years = trend_years(design, options)
         for a, year in enumerate(np.where(np.isnan(years), NOT_IN_TREND, years)):
             slopes = np.zeros(4)
-            kind = TREND_KINDS[options.trend]
+            kind = TREND_SHAPES[options.trend].code
             ends = layout.first_year, layout.last_year
             trend[a] = trend_terms(kind, terms, year, *ends, slopes)
             horizon[a, first:] = slopes[: terms.size]

@@ -9,13 +9,11 @@ from scipy.special import log_ndtr
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.model.human_noise import noise_sd
+from tidegauge.horizon.model.human_noise import GUMBEL_MEDIAN, GUMBEL_SD, noise_sd
 from tidegauge.horizon.model.observations import failed_runs, human_runs
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import Point
 
-_GUMBEL_SD = np.pi / np.sqrt(6)
-_GUMBEL_MEDIAN = np.log(np.log(2))
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
@@ -58,16 +56,16 @@ def _run_terms(
         weight = (nu + 1) / (nu + e**2)
         return weight, weight * e
     if options.noise == "weibull":
-        up = np.exp(np.minimum(_GUMBEL_SD * e + _GUMBEL_MEDIAN, 30.0))
-        return _GUMBEL_SD**2 * np.maximum(up, 0.3), _GUMBEL_SD * (up - 1)
+        up = np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEDIAN, 30.0))
+        return GUMBEL_SD**2 * np.maximum(up, 0.3), GUMBEL_SD * (up - 1)
     return np.ones_like(e), e
 
 
 def _failed_terms(options: HorizonOptions, e: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the same of censored runs."""
     if options.noise == "weibull":
-        up = np.exp(np.minimum(_GUMBEL_SD * e + _GUMBEL_MEDIAN, 30.0))
-        return _GUMBEL_SD**2 * np.maximum(up, 0.03), _GUMBEL_SD * up
+        up = np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEDIAN, 30.0))
+        return GUMBEL_SD**2 * np.maximum(up, 0.03), GUMBEL_SD * up
     near = np.clip(e, -30.0, 30.0)
     hazard = np.exp(-0.5 * near**2 - _HALF_LOG_2PI - log_ndtr(-near))
     return np.maximum(hazard * (hazard - near), 0.03), hazard

@@ -113,6 +113,9 @@ def compare(
         No kind of folds that was asked for can be made from these records.
     """
     design = runs.design
+    trends = {getattr(method.settings.get("options"), "trend", "none") for method in options.chosen}
+    if not runs.release_dates and trends != {"none"}:
+        raise InputError("a method has a trend, but there are no release dates; give them too")
     folds, fold_notes = lay_out_folds(design, options)
     notes = [*runs.notes, *fold_notes]
     for note in fold_notes:

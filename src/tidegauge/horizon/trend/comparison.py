@@ -23,7 +23,8 @@ from tidegauge.horizon.model.options import (
     HorizonOptions,
     HorizonPriors,
 )
-from tidegauge.horizon.trend.draws import SHAPES, Trend, trend_of_fit
+from tidegauge.horizon.model.trend_shapes import SHAPES
+from tidegauge.horizon.trend.draws import Trend, trend_of_fit
 from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
 from tidegauge.horizon.trend.prediction import Measured, TrendModel, measured_horizons
 from tidegauge.horizon.trend.summary import trend_files

@@ -1,4 +1,4 @@
-"""Shapes of the trend of log2 horizons over release date, and draws of one."""
+"""Draws of a trend of log2 horizons over release date."""
 
 from __future__ import annotations
 
@@ -8,71 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import expit
 
 from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
-from tidegauge.horizon.model.options import HINGE_YEARS
-from tidegauge.horizon.model.parameters import TREND_TERMS
+from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES, trend_slope, trend_value
 
 if TYPE_CHECKING:
     from tidegauge.horizon.result import HorizonFit
 
 Coefficients = Mapping[str, FloatArray]
-
-COEFFICIENTS: Mapping[str, tuple[str, ...]] = {
-    shape: ("trend_level", *terms) for shape, terms in TREND_TERMS.items() if terms
-}
-SHAPES = tuple(COEFFICIENTS)
-
-
-def trend_value(shape: str, coefficients: Coefficients, years: FloatArray) -> FloatArray:
-    """Return the trend in log2 minutes, shape (..., year), from coefficients of shape (...).
-
-    Parameters
-    ----------
-    shape : str
-        One of SHAPES.
-    years : ndarray, shape (year,)
-        Years from the mean date of the design.
-    """
-    c = {name: np.asarray(coefficients[name])[..., None] for name in COEFFICIENTS[shape]}
-    level, rate = c["trend_level"], c["trend_rate"]
-    found: FloatArray
-    if shape == "logistic":
-        height = np.exp(c["trend_log_height"])
-        steepness = 4 * rate / height
-        rise = expit(steepness * (years - c["trend_middle"]))
-        found = level + height * (rise - expit(-steepness * c["trend_middle"]))
-        return found
-    found = level + rate * years
-    if shape == "quadratic":
-        found = found + 0.5 * c["trend_bend"] * years**2
-    elif shape == "kink":
-        found = found + c["trend_change"] * hinge(years - c["trend_kink"])
-    return found
-
-
-def trend_slope(shape: str, coefficients: Coefficients, years: FloatArray) -> FloatArray:
-    """Return the derivative of `trend_value`: doublings a year."""
-    c = {name: np.asarray(coefficients[name])[..., None] for name in COEFFICIENTS[shape]}
-    slope: FloatArray = c["trend_rate"] + 0.0 * years
-    if shape == "quadratic":
-        slope = slope + c["trend_bend"] * years
-    elif shape == "kink":
-        slope = slope + c["trend_change"] * expit((years - c["trend_kink"]) / HINGE_YEARS)
-    elif shape == "logistic":
-        steepness = 4 * c["trend_rate"] / np.exp(c["trend_log_height"])
-        done = expit(steepness * (years - c["trend_middle"]))
-        slope = slope * 4 * done * (1 - done)
-    return slope
-
-
-def hinge(years: FloatArray) -> FloatArray:
-    """Return max(years, 0) with its corner rounded over HINGE_YEARS."""
-    found: FloatArray = HINGE_YEARS * np.logaddexp(0, years / HINGE_YEARS)
-    return found
 
 
 @dataclass(frozen=True)
@@ -82,7 +27,7 @@ class Trend:
     Attributes
     ----------
     coefficients : mapping
-        Of COEFFICIENTS, each of shape (draw,).
+        Of the shape, each of shape (draw,).
     scatter : ndarray, shape (draw,)
         Standard deviation of agents around the trend, log2 minutes (sigma_horizon).
     log2_gap80 : ndarray, shape (draw,)
@@ -135,17 +80,17 @@ def trend_of_fit(fit: HorizonFit) -> Trend:
     """
     design, point, shape = fit.design, fit.point, fit.options.trend
     dated = np.isfinite(design.agent_years) if design.agent_years.size else np.zeros(0, dtype=bool)
-    if shape not in COEFFICIENTS or not dated.any():
+    if shape not in SHAPES or not dated.any():
         raise InputError("no trend was fitted; name one (--trend linear) and give --release-dates")
     days = design.origin_day + DAYS_PER_YEAR * design.agent_years[dated]
     steepness = np.median(-point.beta.reshape(-1, len(design.agents))[:, dated], axis=1)
     with np.errstate(divide="ignore"):
         gap80 = _logit(0.8) / steepness
-    names = (*COEFFICIENTS[shape], "sigma_horizon")
+    names = (*TREND_SHAPES[shape].coefficients, "sigma_horizon")
     draws = {name: getattr(point, name).ravel() for name in names}
     return Trend(
         shape=shape,
-        coefficients={name: draws[name] for name in COEFFICIENTS[shape]},
+        coefficients={name: draws[name] for name in TREND_SHAPES[shape].coefficients},
         scatter=draws["sigma_horizon"],
         log2_gap80=gap80,
         origin_day=design.origin_day,

@@ -19,26 +19,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import expit, logsumexp
+from scipy.special import logsumexp
 
 from tidegauge.arrays import FloatArray
 from tidegauge.engine.priors import Prior
 from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.quantities import bounded, log2_horizon
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
-from tidegauge.horizon.trend.draws import COEFFICIENTS, hinge
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, trend_columns
 
 if TYPE_CHECKING:
     from tidegauge.horizon.result import HorizonFit
 
 
-# What is integrated over points; the other coefficients of a shape are linear.
-_BENDING = {
-    "linear": (),
-    "quadratic": (),
-    "kink": ("trend_kink",),
-    "logistic": ("trend_rate", "trend_log_height", "trend_middle"),
-}
+# The bending coefficients of a shape are integrated over so many points; the rest is linear.
 _LOG2_POINTS = {"linear": 8, "quadratic": 8, "kink": 11, "logistic": 14}
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _POINTS_AT_ONCE = 8192
@@ -114,7 +108,8 @@ class TrendModel:
         seed: int = 1,
     ) -> None:
         self.shape, self.measured = shape, measured
-        names = [name for name in COEFFICIENTS[shape] if name not in _BENDING[shape]]
+        bends = TREND_SHAPES[shape].bending
+        names = [name for name in TREND_SHAPES[shape].coefficients if name not in bends]
         chosen = [getattr(priors, name) for name in names]
         for name, prior in zip(names, chosen, strict=True):
             if prior.kind != "normal":
@@ -124,7 +119,7 @@ class TrendModel:
         self._sd = np.array([prior.sd for prior in chosen], dtype=float)
         bounds = {"trend_kink": (float(measured.years.min()), float(measured.years.max()))}
         bending: dict[str, Support] = {
-            name: bounds.get(name) or getattr(priors, name) for name in _BENDING[shape]
+            name: bounds.get(name) or getattr(priors, name) for name in bends
         }
         self._points = integration_points(
             {"sigma_horizon": priors.sigma_horizon, **bending},
@@ -243,19 +238,9 @@ class TrendModel:
         """Return what multiplies the linear coefficients (point, agent, k), and what is added."""
         size = (points.log_weight.size, years.size)
         bending = {name: values[:, None] for name, values in points.values.items()}
-        columns = [np.ones(size)]
-        offset = np.zeros(size)
-        if self.shape == "logistic":
-            height = np.exp(bending["trend_log_height"])
-            steepness, middle = 4 * bending["trend_rate"] / height, bending["trend_middle"]
-            offset = height * (expit(steepness * (years - middle)) - expit(-steepness * middle))
-        else:
-            columns.append(np.broadcast_to(years, size))
-        if self.shape == "quadratic":
-            columns.append(np.broadcast_to(0.5 * years**2, size))
-        if self.shape == "kink":
-            columns.append(hinge(years - bending["trend_kink"]))
-        return np.stack(columns, axis=-1), offset
+        columns, added = trend_columns(self.shape, bending, years)
+        basis = [np.broadcast_to(column, size) for column in (1.0, *columns.values())]
+        return np.stack(basis, axis=-1), np.broadcast_to(added, size)
 
     def _regress(self, points: Points, seen: Measured) -> _Regression:
         basis, offset = self._basis(points, seen.years)

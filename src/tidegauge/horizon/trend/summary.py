@@ -16,7 +16,8 @@ import numpy as np
 
 from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
-from tidegauge.horizon.trend.draws import Trend, trend_value
+from tidegauge.horizon.model.trend_shapes import trend_value
+from tidegauge.horizon.trend.draws import Trend
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from tidegauge.cli.horizon import compare as horizon_compare
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.errors import InputError
 from tidegauge.horizon import read_runs
+from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.methods.base import Method
 from tidegauge.horizon.methods.hierarchical import Hierarchical
 from tidegauge.horizon.methods.registry import NAMES, VARIANTS, find_method
@@ -120,6 +122,44 @@ def test_a_fit_that_does_not_converge_exits_1_and_still_writes(
     assert "not converged: core on all runs" in said.err
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["converged"] is False
     assert len(pd.read_csv(tmp_path / "out" / "scores.csv")) == 2
+
+
+def test_variants_of_methods_and_trends_are_compared(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasty, real = SamplerConfig(draws=20, tune=20, chains=2), Hierarchical.fit
+    trends = []
+
+    def hurried(method: Hierarchical, design: Design, **options: Any) -> object:
+        trends.append((method.options.trend, np.isfinite(design.agent_years).sum()))
+        quick = replace(method, sampler=hasty, fold_sampler=hasty, patient=False)
+        return real(quick, design, **options)
+
+    monkeypatch.setattr(Hierarchical, "fit", hurried)
+    agents = ("agent-a", "agent-b", "agent-c")
+    runs = write_rows(tmp_path / "runs.jsonl", small_rows(agents=agents))
+    dates = tmp_path / "dates.yaml"
+    dates.write_text("agent-a: 2023-01-01\nagent-b: 2024-01-01\nagent-c: 2025-01-01\n")
+    methods = ("--method", "regression:lengths=simex", "--method", "core:trend=linear")
+    arguments = (runs, "--out", tmp_path / "out", *methods, "--by", "task", "--folds", 2, "-q")
+    undated = call(*arguments)
+    assert (undated.code, trends) == (2, [])
+    assert "a method has a trend, but there are no release dates" in undated.err
+    said = call(*arguments, "--release-dates", dates, "--workers", 1)
+    assert said.code == 1, said.err  # so few draws never converge
+    assert set(trends) == {("linear", 3)}
+    found = pd.read_csv(tmp_path / "out" / "compare.csv")
+    assert set(found["method"]) == {"regression:lengths=simex", "core:trend=linear"}
+
+
+def test_former_names_are_noted_once_and_written_as_they_are_now(
+    call: Call, runs: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    said = call(runs, "--out", out, "--method", "frequentist", "--by", "task", "--folds", 2, "-q")
+    assert said.code == 0, said.err
+    assert said.err.splitlines() == ["note: method frequentist is now called regression"]
+    assert set(pd.read_csv(out / "compare.csv")["method"]) == {"regression"}
 
 
 def test_a_comparison_that_fails_leaves_the_earlier_files(

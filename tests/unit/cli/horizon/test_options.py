@@ -58,6 +58,8 @@ def test_every_option_has_a_flag_with_its_choices_and_an_explanation(
         (["--method", "core:rounding=maybe"], "rounding=maybe: must be true or false"),
         (["--method", "magic"], "method=magic: must be one of regression, exact, core, full"),
         (["--method", "exact", "--noise", "weibull"], "method=exact: has no options of the"),
+        (["--method", "exact:noise=normal"], "noise: no such option; it takes none"),
+        (["--method", "regression:lengths=long"], "lengths=long: must be one of given, simex"),
         (["--since", "2023"], "--since and --frontier choose the agents of a trend"),
         (["--frontier"], "--since and --frontier choose the agents of a trend"),
         (["--since", "soon"], "'--since'"),
@@ -318,3 +320,13 @@ def test_one_vocabulary_of_methods_and_a_note_for_former_names(
     assert fitted == {"regression": "fit_regression", "exact": "fit_exact"}.get(method, "fit")
     expected = replace(FULL if method == "full" else CORE, **options)
     assert choice.options == expected
+
+
+def test_a_variant_of_the_regression_is_fitted(call: Call, runs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    method = ("--method", "regression:lengths=simex,weighting=equal", "--replicates", 5)
+    said = call("horizon", "fit", runs, "--out", out, "-q", *method)
+    assert said.code == 0, said.err
+    settings = json.loads((out / "manifest.json").read_text())["settings"]
+    chosen = {name: settings["regression"][name] for name in ("lengths", "weighting", "replicates")}
+    assert chosen == {"lengths": "simex", "weighting": "equal", "replicates": 5}

@@ -11,7 +11,7 @@ from scipy.stats import t as student_t
 from density_checks import check_against_pymc, numerical_jacobian
 from designs import draw_design, usual_truth
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import NORMAL, STUDENT_T, WEIBULL, pack_data
+from tidegauge.horizon.density.buffer import pack_data
 from tidegauge.horizon.density.human_noise import (
     digamma,
     interval_terms,
@@ -19,6 +19,7 @@ from tidegauge.horizon.density.human_noise import (
     survival_terms,
 )
 from tidegauge.horizon.density.joint import log_density
+from tidegauge.horizon.model.human_noise import NORMAL, STUDENT_T, WEIBULL
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.model.parameters import BLOCKS, layout_of
 from tidegauge.horizon.sampler.coordinates import whitened_log_density

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tidegauge.horizon.methods.short_fits import _answers
 
 from designs import draw_design, usual_truth
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.sampling import LogDensity
+from tidegauge.horizon.methods.hierarchical import _answers
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS, HorizonOptions
 from tidegauge.horizon.sampler import fit
 from tidegauge.horizon.sampler.expansion import Reference, reference_at

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
-from tidegauge.horizon.trend.draws import COEFFICIENTS, SHAPES, Trend, trend_slope, trend_value
+from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES, trend_slope, trend_value
+from tidegauge.horizon.trend.draws import Trend
 from tidegauge.horizon.trend.summary import (
     LAST_YEAR,
     WORK_MINUTES,
@@ -59,7 +60,7 @@ def test_every_draw_is_its_own_curve(shape: str) -> None:
     together = trend_value(shape, DRAWN, YEARS)
     assert together.shape == (3, YEARS.size)
     for draw in range(3):
-        alone = {name: DRAWN[name][draw] for name in COEFFICIENTS[shape]}
+        alone = {name: DRAWN[name][draw] for name in TREND_SHAPES[shape].coefficients}
         np.testing.assert_array_equal(trend_value(shape, alone, YEARS), together[draw])
 
 

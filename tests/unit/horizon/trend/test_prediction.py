@@ -10,8 +10,8 @@ from scipy.special import logsumexp
 from tidegauge.engine.priors import gamma, half_cauchy, half_normal, normal, truncated_normal
 from tidegauge.errors import InputError
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
+from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES, trend_value
 from tidegauge.horizon.trend.comparison import averaging_weights, stacking_weights
-from tidegauge.horizon.trend.draws import COEFFICIENTS, SHAPES, trend_value
 from tidegauge.horizon.trend.prediction import Measured, TrendModel, prior_quantile
 
 
@@ -58,7 +58,7 @@ def test_prediction_is_that_of_a_million_prior_draws(model: TrendModel) -> None:
         name: rng.uniform(*ends, size)
         if name == "trend_kink"
         else rng.normal(getattr(DEFAULT_PRIORS, name).mu, getattr(DEFAULT_PRIORS, name).sd, size)
-        for name in COEFFICIENTS[model.shape]
+        for name in TREND_SHAPES[model.shape].coefficients
     }
     prior = DEFAULT_PRIORS.sigma_horizon
     assert prior.kind == "gamma"
@@ -79,7 +79,7 @@ def test_prediction_is_that_of_a_million_prior_draws(model: TrendModel) -> None:
 
 def test_draws_have_the_moments_of_the_regression(model: TrendModel) -> None:
     drawn = model.draw(20_000, np.random.default_rng(5))
-    assert set(drawn) == {*COEFFICIENTS[model.shape], "sigma_horizon"}
+    assert set(drawn) == {*TREND_SHAPES[model.shape].coefficients, "sigma_horizon"}
     measured = model.measured
     new = Measured(("new",), np.array([1.0]), np.array([5.0]), np.array([0.4]))
     centre = trend_value(model.shape, drawn, new.years)[:, 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidegauge.engine.calibration import rank_among, uniformity_p_value
+from ranks import rank_among, uniformity_p_value
 
 KEPT = 99
 
