@@ -138,6 +138,7 @@ def _warn(found: HorizonFit) -> None:
 def fit_regression(
     runs: Runs,
     *,
+    lengths: str = regression.DEFAULT_REGRESSION.lengths,
     weighting: str = "invsqrt",
     regularisation: float = regression.DEFAULT_REGULARISATION,
     replicates: int = 1000,
@@ -148,6 +149,8 @@ def fit_regression(
 
     Parameters
     ----------
+    lengths : str
+        Task lengths as the file has them, or corrected for noise in the human times (``simex``).
     weighting : str
         Weights of tasks: ``invsqrt`` (METR's, by the size of the family), ``equal`` or ``none``.
     regularisation : float
@@ -167,7 +170,10 @@ def fit_regression(
     (3, 7)
     """
     options = regression.RegressionOptions(
-        weighting=weighting, regularisation=regularisation, replicates=replicates
+        lengths=lengths,
+        weighting=weighting,
+        regularisation=regularisation,
+        replicates=replicates,
     )
     return _curve_fit(
         runs,

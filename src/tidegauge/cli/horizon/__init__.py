@@ -241,18 +241,23 @@ def _method(
 ) -> tuple[Fit, Fit]:
     """Return what fits runs as they were asked for, and a source of tasks alone."""
     import tidegauge.horizon as th
+    from tidegauge.horizon.methods.registry import parse_regression
 
-    if method == "regression":
+    name, _, variant = method.partition(":")
+    if name == "regression":
+        flags = {
+            "weighting": weighting,
+            "regularisation": regularisation,
+            "replicates": replicates,
+        }
         regress = functools.partial(
             th.fit_regression,
-            weighting=weighting,
-            regularisation=regularisation,
-            replicates=replicates,
+            **{**flags, **parse_regression(variant)},
             seed=seed,
             progress=progress,
         )
         return regress, regress
-    if method == "exact":
+    if name == "exact":
         exact = functools.partial(th.fit_exact, progress=progress)
         return exact, exact
     check_groups(choice, groups)
