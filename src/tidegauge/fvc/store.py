@@ -15,7 +15,7 @@ from tidegauge.errors import InputError
 from tidegauge.fvc.forecasters.stack import Blend, Member
 from tidegauge.fvc.recalibration import Calibration
 from tidegauge.fvc.selection import FORECASTERS
-from tidegauge.io import atomic_folder, finish_commit, sha256_of
+from tidegauge.io import atomic_folder, check_complete, sha256_of
 
 FORMAT = "tidegauge-fvc-model"
 VERSION = 1
@@ -94,7 +94,7 @@ def load_model(folder: Path) -> SavedModel:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder; make one with `tidegauge fvc fit`")
-    finish_commit(folder)
+    check_complete(folder)
     manifest = _manifest(folder / _JSON)
     path = folder / _ARRAYS
     if not path.is_file() or sha256_of(path) != manifest.get("sha256"):

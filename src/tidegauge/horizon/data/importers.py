@@ -6,6 +6,7 @@ An ``.eval`` log is a ZIP of JSON files, read here directly: Inspect need not be
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -309,7 +310,7 @@ def _mlebench_record(
     return RunRecord(
         task_id=task,
         task_family=MLEBENCH_FAMILY,
-        run_id=report.get("run_id") or f"{path.name}:{number}",
+        run_id=report.get("run_id") or f"{path.name}:{number}:{_digest(report)}",
         alias=str(agent),
         score_cont=score if isinstance(score, int | float) else None,
         score_binarized=int(report[success]),
@@ -319,3 +320,8 @@ def _mlebench_record(
         completed_at=report.get("completed_at") or _milliseconds(report.get("created_at")),
         tokens_count=report.get("tokens_count"),
     )
+
+
+def _digest(report: Mapping[str, Any]) -> str:
+    """Tell reports of one file name apart, so that importing one twice adds nothing."""
+    return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()[:12]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tidegauge.engine.diagnostics import Check
 from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.tables import BUCKETS
-from tidegauge.io import finish_commit
+from tidegauge.io import check_complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,7 +146,7 @@ def read_fit(folder: Path) -> StoredFit:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: not a folder; name one that 'tidegauge horizon fit' wrote")
-    finish_commit(folder)
+    check_complete(folder)
     if not (folder / "manifest.json").is_file():
         raise InputError(f"{folder}: no manifest.json, so not a fit's; {REMEDY} {folder}")
     manifest = read_json(folder / "manifest.json", Manifest)

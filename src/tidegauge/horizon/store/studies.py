@@ -11,7 +11,7 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.store.stored_fit import REMEDY, check_dates, read_json, read_table
 from tidegauge.horizon.trend.summary import FAN_LEVELS
 from tidegauge.horizon.trend.tables import COLUMNS
-from tidegauge.io import finish_commit
+from tidegauge.io import check_complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,7 @@ def _check_kind(folder: Path, name: str) -> str:
     remedy = f"make it with: tidegauge horizon {name} RUNS --out"
     if not folder.is_dir():
         raise InputError(f"{folder}: not a folder; {remedy} {folder}")
-    finish_commit(folder)
+    check_complete(folder)
     found = read_json(folder / "manifest.json", _Kind, remedy=remedy).kind
     if found != f"horizon/{name}":
         raise InputError(f"{folder / 'manifest.json'}: kind={found}: {remedy} {folder}")

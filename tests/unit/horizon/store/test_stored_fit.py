@@ -182,12 +182,14 @@ def test_what_is_not_a_fit_is_refused(tmp_path: Path) -> None:
         read_fit(tmp_path / "file")
 
 
-def test_interrupted_replacement_is_completed_before_reading(
+def test_interrupted_replacement_is_refused_and_left_as_it_is(
     frequentist_folder: Path, grid_folder: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(frequentist_folder, tmp_path / "fit"))
     shutil.copytree(grid_folder, folder / ".tidegauge-commit")
-    assert read_fit(folder).manifest.method == "grid"
+    with pytest.raises(InputError, match="interrupted"):
+        read_fit(folder)
+    assert (folder / ".tidegauge-commit" / "manifest.json").exists()
 
 
 def test_rates_seen_add_up_to_the_runs_and_the_curve_to_the_draws(fit_folder: Path) -> None:
