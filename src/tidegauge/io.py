@@ -146,7 +146,7 @@ def atomic_folder(folder: Path | str, *, owned: Sequence[str] = ()) -> Iterator[
         for path in staging.rglob("*"):
             if path.is_file():
                 _flush_to_disk(path)
-        with _refusals(folder), _locked(folder):
+        with _refusals(folder), locked_folder(folder):
             _settle_commit(folder)  # another writer's, killed half-way
             _write_commit_note(folder, staging, owned)
             os.rename(staging, folder / _COMMITTING)  # from here on the new files win
@@ -160,7 +160,7 @@ def finish_commit(folder: Path | str) -> None:
     """Complete a replacement that a kill interrupted half-way; for writers of the folder only."""
     folder = Path(folder)
     if os.path.lexists(folder / _COMMITTING):
-        with _locked(folder):
+        with locked_folder(folder):
             _settle_commit(folder)
 
 
@@ -205,7 +205,7 @@ def _stale_names(folder: Path, staging: Path, owned: Sequence[str]) -> list[str]
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """Keep other writers of the folder waiting; the lock ends with the process, however it ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -43,7 +43,7 @@ def list_command(as_json: bool, progress: Progress) -> None:
     """List the competitions. Example: tidegauge bench list."""
     from tidegauge.bench.competitions.registry import competition_names, get_competition
 
-    settle_killed_runs(None, progress)
+    settle_killed_runs(progress)
     for name in competition_names():
         try:
             competition = get_competition(name)
@@ -72,6 +72,10 @@ def list_command(as_json: bool, progress: Progress) -> None:
 @click.option("--simulate", is_flag=True, help="Make raw data of the same shape instead.")
 @click.option("--scans", is_flag=True, help="With --simulate: make scans too.")
 @click.option("--out", type=folder_type, required=True, help="Where public/ and private/ go.")
+@click.option(
+    "--salt",
+    help="With --simulate: make data that can be made again, by agents too; random by default.",
+)
 @click.option("--no-verify", is_flag=True, help="Take data other than the original.")
 @click.option("--copy", is_flag=True, help="Copy scans even where they could be linked.")
 @seed_option
@@ -82,6 +86,7 @@ def prepare(
     simulate: bool,
     scans: bool,
     out: Path,
+    salt: str | None,
     no_verify: bool,
     copy: bool,
     seed: int,
@@ -92,13 +97,15 @@ def prepare(
     Example: tidegauge bench prepare osic --raw kaggle/osic.zip --out prepared
     """
     from tidegauge.bench.competitions.registry import get_competition
-    from tidegauge.bench.prepare import prepare_competition, simulate_and_prepare
+    from tidegauge.bench.preparation import prepare_competition, simulate_and_prepare
 
     if simulate == (raw is not None):
         raise click.UsageError("give either --raw or --simulate")
     found = get_competition(competition)
     if raw is None:
-        prepared = simulate_and_prepare(found, out, seed=seed, scans=scans, progress=progress)
+        prepared = simulate_and_prepare(
+            found, out, seed=seed, scans=scans, salt=salt, progress=progress
+        )
     else:
         prepared = prepare_competition(
             found, raw, out, verify=not no_verify, copy=copy, progress=progress
@@ -117,10 +124,10 @@ def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: 
 
     Example: tidegauge bench workspace osic --prepared prepared --out workspace
     """
-    from tidegauge.bench.run.budget import Budget
-    from tidegauge.bench.run.workspace import Limits, make_workspace
+    from tidegauge.bench.run.options import Limits
+    from tidegauge.bench.run.workspace import make_workspace
 
-    limits = Budget(Limits(hours, steps)).limits
+    limits = Limits(hours, steps)
     click.echo(make_workspace(open_competition(competition, prepared), out, limits=limits))
 
 
@@ -133,7 +140,9 @@ def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: 
     "--also", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0 for none."
 )
 @click.option(
-    "--max-mib", type=click.IntRange(1), default=64, show_default=True, help="Largest upload."
+    "--max-mib",
+    type=click.IntRange(1, 64),
+    help="Largest upload; by default from the rows asked for.",
 )
 @click.option(
     "--upload-seconds", type=float, default=60.0, show_default=True, help="Longest upload."
@@ -145,7 +154,7 @@ def serve(
     host: str,
     port: int,
     also: int,
-    max_mib: int,
+    max_mib: int | None,
     upload_seconds: float,
     progress: Progress,
 ) -> None:
@@ -161,7 +170,8 @@ def serve(
     for bound in sockets:
         address, number = bound.getsockname()[:2]
         progress.note(f"validating {competition} on http://{address}:{number}/validate")
-    limits = server.ServerLimits(max_mib * 2**20, upload_seconds)
+    max_bytes = max_mib * 2**20 if max_mib else found.max_bytes
+    limits = server.ServerLimits(max_bytes, upload_seconds)
     server.serve(server.make_app(found.check, limits), sockets)
     progress.note("stopped")
 
@@ -205,7 +215,7 @@ def grade(
 
     Example: tidegauge bench grade osic submission.csv --prepared prepared --report report.json
     """
-    from tidegauge.bench.grade import grade_many, grade_submission
+    from tidegauge.bench.grading import grade_many, grade_submission
 
     found = open_competition(competition, prepared)
     if submission.suffix == ".jsonl":

@@ -33,11 +33,11 @@ def open_competition(name: str, folder: Path) -> Prepared:
     return open_prepared(get_competition(name), folder)
 
 
-def settle_killed_runs(out: Path | None, progress: Progress) -> None:
-    """Record the runs of killed runners, and say so."""
+def settle_killed_runs(progress: Progress) -> None:
+    """Record the runs of killed runners, and print their ids."""
     from tidegauge.bench.run.state import settle_interrupted
 
-    for run_id in settle_interrupted(out):
+    for run_id in settle_interrupted():
         progress.note(f"run {run_id} was killed; it is now recorded as interrupted")
 
 

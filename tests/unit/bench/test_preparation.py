@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from tidegauge.bench.competition_folder import Prepared, open_prepared
 from tidegauge.bench.competitions.registry import get_competition
-from tidegauge.bench.prepare import prepare_competition
+from tidegauge.bench.preparation import prepare_competition
 from tidegauge.errors import InputError
 from tidegauge.simulate.osic import simulate_cohort, write_raw
 
@@ -160,7 +160,7 @@ def test_archive_links_are_refused(tmp_path: Path) -> None:
 def test_kill_during_scans_resumes_and_shows_nothing_before(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tidegauge.bench.prepare as module
+    import tidegauge.bench.preparation as module
 
     made: list[str] = []
 
@@ -184,7 +184,7 @@ def test_kill_during_scans_resumes_and_shows_nothing_before(
     assert sum(1 for _ in prepared.public.rglob("*.dcm")) == 78
 
 
-def test_kill_between_the_last_renames_is_completed_by_the_next_reader(
+def test_kill_between_the_last_renames_is_refused_by_readers_and_completed_by_prepare(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tidegauge.bench.competition_folder as module
@@ -199,11 +199,16 @@ def test_kill_between_the_last_renames_is_completed_by_the_next_reader(
         done.append(target)
 
     with monkeypatch.context() as patch:
-        patch.setattr("tidegauge.bench.prepare._place_scans", lambda *_, **__: None)
+        patch.setattr("tidegauge.bench.preparation._place_scans", lambda *_, **__: None)
         patch.setattr(module.os, "rename", once)
         with pytest.raises(KeyboardInterrupt):
             prepare(raw, out)
     assert not (out / "public").exists()
+    before = sorted(out.rglob("*"))
+    with pytest.raises(InputError, match="interrupted"):
+        open_prepared(OSIC, out)
+    assert sorted(out.rglob("*")) == before
+    prepare(raw, out)
     assert open_prepared(OSIC, out).expected_keys
     assert sorted(os.listdir(out)) == ["private", "public"]
 

@@ -87,12 +87,12 @@ class Grade:
 
 def grade_submission(
     prepared: Prepared,
-    submission: Path,
+    submission: Path | bytes,
     *,
     leaderboard: Path | None = None,
     seed: int = 1,
 ) -> Grade:
-    """Grade one submission file.
+    """Grade one submission: a file, or its bytes.
 
     Parameters
     ----------
@@ -106,15 +106,16 @@ def grade_submission(
         submission.
     """
     thresholds = find_thresholds(prepared, leaderboard)
-    if not submission.is_file():
+    path = "" if isinstance(submission, bytes) else str(submission)
+    if isinstance(submission, Path) and not submission.is_file():
         missing = [f"there is no file at {submission}"]
-        return Grade(str(submission), False, None, None, missing, thresholds)
+        return Grade(path, False, None, None, missing, thresholds)
     verdict = prepared.check(submission)
     if verdict.table is None:
-        return Grade(str(submission), True, None, None, verdict.problems, thresholds)
+        return Grade(path, True, None, None, verdict.problems, thresholds)
     score, answers, predicted = score_table(prepared, verdict.table)
     odds = bootstrap_odds(prepared.competition, answers, predicted, thresholds, seed=seed)
-    return Grade(str(submission), True, score, odds, [], thresholds)
+    return Grade(path, True, score, odds, [], thresholds)
 
 
 class Scored(NamedTuple):
