@@ -23,7 +23,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -179,7 +178,8 @@ def _awaits_head(connection: H11Protocol) -> bool:
     return connection.cycle is None or connection.cycle.response_complete
 
 
-def _make_server(app: Starlette) -> _Server:
+def make_server(app: Starlette) -> uvicorn.Server:
+    """Return the server of an application, for a loop of the caller's."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -224,7 +224,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(app: Starlette, sockets: Sequence[socket.socket]) -> None:
     """Serve on all sockets from this process until SIGINT or SIGTERM, then finish what runs."""
-    server = _make_server(app)
+    server = make_server(app)
     _allow_descriptors()
 
     gc.freeze()  # what is loaded now stays: uploads need not be searched for garbage among it
@@ -242,25 +242,6 @@ def _allow_descriptors() -> None:
     """Take as many descriptors as the system grants: each connection needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-@contextlib.contextmanager
-def serving(app: Starlette, sockets: Sequence[socket.socket]) -> Iterator[None]:
-    """Serve from a thread of this process while the block runs."""
-    server = _make_server(app)
-
-    def main() -> None:
-        asyncio.run(server.serve(sockets=list(sockets)))
-
-    thread = threading.Thread(target=main, name="validator", daemon=True)
-    thread.start()
-    try:
-        while not server.started and thread.is_alive():
-            threading.Event().wait(0.005)
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)
 
 
 @dataclass(frozen=True)

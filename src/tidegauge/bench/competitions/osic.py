@@ -72,7 +72,7 @@ def _read_visits(path: Path) -> pd.DataFrame:
         raise InputError(f"{path}: Weeks must be whole numbers; round them")
     visits["Patient"] = visits["Patient"].astype(str)
     for patient in visits["Patient"].unique():
-        if Path(patient).name != patient:  # it names a folder of scans
+        if patient in (".", "..") or Path(patient).name != patient:  # it names a folder of scans
             raise InputError(f"{path}: Patient={patient!r} is no id; use letters and digits")
     return visits
 
