@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.bench.competitions.base import Competition
+from tidegauge.bench.competitions.registry import get_competition
 from tidegauge.errors import InputError
 from tidegauge.io import sha256_of
 from tidegauge.schema.submission import (
@@ -71,15 +72,28 @@ class Prepared:
         return verdict
 
 
-def open_prepared(competition: Competition, folder: Path) -> Prepared:
+def open_prepared(competition: Competition | str, folder: Path | str) -> Prepared:
     """Open what ``bench prepare`` wrote: DIR/public and DIR/private, or DIR/prepared/....
+
+    Parameters
+    ----------
+    competition : Competition or str
+        The competition, or its name.
 
     Raises
     ------
     InputError
         The folder is not prepared, or for another competition.
+
+    Examples
+    --------
+    >>> prepared = open_prepared("osic", "prepared")  # doctest: +SKIP
+    >>> prepared.check("submission.csv").sentence()   # doctest: +SKIP
+    'Submission is valid.'
     """
-    folder = folder.resolve()
+    if isinstance(competition, str):
+        competition = get_competition(competition)
+    folder = Path(folder).resolve()
     if is_interrupted(folder):
         raise InputError(
             f"{folder}: its preparation was interrupted at the last moment; "

@@ -104,6 +104,10 @@ def grade_submission(
     InputError
         The prepared folder or the leaderboard cannot be used: a fault of the set-up, not of the
         submission.
+
+    Examples
+    --------
+    >>> grade_submission(prepared, Path("submission.csv")).report(prepared)  # doctest: +SKIP
     """
     thresholds = find_thresholds(prepared, leaderboard)
     path = "" if isinstance(submission, bytes) else str(submission)

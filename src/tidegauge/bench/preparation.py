@@ -22,6 +22,7 @@ from tidegauge.bench.competition_folder import (
     open_prepared,
 )
 from tidegauge.bench.competitions.base import Competition
+from tidegauge.bench.competitions.registry import get_competition
 from tidegauge.errors import InputError
 from tidegauge.io import locked_folder, make_folder
 from tidegauge.progress import SILENT, Progress
@@ -36,9 +37,9 @@ salt can compute the answers: a score on this copy proves nothing.
 
 
 def prepare_competition(
-    competition: Competition,
-    raw: Path,
-    out: Path,
+    competition: Competition | str,
+    raw: Path | str,
+    out: Path | str,
     *,
     verify: bool = True,
     copy: bool = False,
@@ -59,8 +60,14 @@ def prepare_competition(
     ------
     InputError
         The raw data cannot be used, or the checksums differ.
+
+    Examples
+    --------
+    >>> prepare_competition("osic", "kaggle/osic.zip", "prepared")  # doctest: +SKIP
     """
-    make_folder(out)
+    if isinstance(competition, str):
+        competition = get_competition(competition)
+    raw, out = Path(raw), make_folder(Path(out))
     try:
         with locked_folder(out):
             finish_prepare(out)
@@ -119,10 +126,10 @@ def _fill(
 
 
 def simulate_and_prepare(
-    competition: Competition,
-    out: Path,
+    competition: Competition | str,
+    out: Path | str,
     *,
-    seed: int,
+    seed: int = 1,
     scans: bool = False,
     salt: str | None = None,
     progress: Progress = SILENT,
@@ -135,8 +142,14 @@ def simulate_and_prepare(
         Mixed into the seed. By default 128 random bits, kept in private/: who has the simulator,
         as every agent has, cannot compute the answers. With a salt of one's own the same data can
         be made again, by agents too, and the description says so.
+
+    Examples
+    --------
+    >>> prepared = simulate_and_prepare("surge", "prepared", seed=1)  # doctest: +SKIP
     """
-    make_folder(out)
+    if isinstance(competition, str):
+        competition = get_competition(competition)
+    out = make_folder(Path(out))
     secret = salt if salt is not None else secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix=".simulated-", dir=out) as name:
         raw = Path(name) / "raw"

@@ -94,8 +94,8 @@ class _Work:
 
 def run_agent(
     prepared: Prepared,
-    out: Path,
-    runs: Path,
+    out: Path | str,
+    runs: Path | str,
     options: RunOptions,
     *,
     seed: int = 1,
@@ -116,10 +116,10 @@ def run_agent(
 
     Examples
     --------
-    >>> prepared = open_prepared("surge", "prepared")          # doctest: +SKIP
-    >>> run_agent(prepared, Path("runs"), Path("runs.jsonl"),  # doctest: +SKIP
-    ...           RunOptions(command="python agent.py", alias="mine"))["score"]
+    >>> options = RunOptions(command="python agent.py", alias="mine")
+    >>> run_agent(prepared, "runs", "runs.jsonl", options)["score"]  # doctest: +SKIP
     """
+    out, runs = Path(out), Path(runs)
     run = _checked(prepared, out, runs, options, seed)
     progress.note(f"{options.alias}, seed {seed}: {run.folder}, {run.isolation.sentence()}")
     record = interrupted_record(prepared, options, run.run_id, seed)

@@ -60,7 +60,7 @@ exec curl --silent --show-error --form "file=@$file" "${{SERVER_URL:-{url}}}/val
 
 def make_workspace(
     prepared: Prepared,
-    out: Path,
+    out: Path | str,
     *,
     limits: Limits | None = None,
     counts_steps: bool = True,
@@ -81,7 +81,7 @@ def make_workspace(
         `out` is there already and is not empty, or would hold the prepared data itself.
     """
     limits = limits or Limits()
-    out = out.resolve()
+    out = Path(out).resolve()
     if prepared.private.is_relative_to(out):
         raise InputError(f"{out}: holds the private answers; choose another folder")
     make_folder(out)

@@ -19,6 +19,7 @@ from tidegauge.cli.bench.options import (
 )
 from tidegauge.cli.bench.run import run
 from tidegauge.cli.bench.similar import similar
+from tidegauge.cli.bench.verify import verify
 from tidegauge.cli.options import quiet_option, seed_option
 from tidegauge.errors import InputError
 from tidegauge.progress import Progress
@@ -34,6 +35,7 @@ def bench() -> None:
 
 bench.add_command(run)
 bench.add_command(similar)
+bench.add_command(verify)
 
 
 @bench.command("list")
@@ -96,20 +98,15 @@ def prepare(
 
     Example: tidegauge bench prepare osic --raw kaggle/osic.zip --out prepared
     """
-    from tidegauge.bench.competitions.registry import get_competition
-    from tidegauge.bench.preparation import prepare_competition, simulate_and_prepare
+    import tidegauge.bench as tb
 
     if simulate == (raw is not None):
         raise click.UsageError("give either --raw or --simulate")
-    found = get_competition(competition)
+    found = tb.get_competition(competition)
     if raw is None:
-        prepared = simulate_and_prepare(
-            found, out, seed=seed, scans=scans, salt=salt, progress=progress
-        )
+        prepared = tb.simulate(found, out, seed=seed, scans=scans, salt=salt, progress=progress)
     else:
-        prepared = prepare_competition(
-            found, raw, out, verify=not no_verify, copy=copy, progress=progress
-        )
+        prepared = tb.prepare(found, raw, out, verify=not no_verify, copy=copy, progress=progress)
     click.echo(f"{found.competition_id}: {len(prepared.expected_keys):,} rows to predict, in {out}")
 
 
@@ -124,11 +121,10 @@ def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: 
 
     Example: tidegauge bench workspace osic --prepared prepared --out workspace
     """
-    from tidegauge.bench.run.options import Limits
-    from tidegauge.bench.run.workspace import make_workspace
+    import tidegauge.bench as tb
 
-    limits = Limits(hours, steps)
-    click.echo(make_workspace(open_competition(competition, prepared), out, limits=limits))
+    limits = tb.Limits(hours, steps)
+    click.echo(tb.make_workspace(open_competition(competition, prepared), out, limits=limits))
 
 
 @bench.command()

@@ -27,10 +27,9 @@ leaderboard_option = click.option(
 
 def open_competition(name: str, folder: Path) -> Prepared:
     """Open a prepared competition by its name."""
-    from tidegauge.bench.competition_folder import open_prepared
-    from tidegauge.bench.competitions.registry import get_competition
+    import tidegauge.bench as tb
 
-    return open_prepared(get_competition(name), folder)
+    return tb.open_prepared(name, folder)
 
 
 def settle_killed_runs(progress: Progress) -> None:

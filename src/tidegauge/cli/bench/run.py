@@ -69,21 +69,20 @@ def run(
 
     Example: tidegauge bench run osic --prepared prepared --out runs --agent naive
     """
+    import tidegauge.bench as tb
     from tidegauge.bench.agents import resolve_agent
     from tidegauge.bench.grading import aggregate
-    from tidegauge.bench.run.options import Limits, Resources, RunOptions
-    from tidegauge.bench.run.runner import run_agent
 
     settle_killed_runs(progress)
     found = open_competition(competition, prepared)
     command, default_alias = resolve_agent(agent)
-    options = RunOptions(
+    options = tb.RunOptions(
         command=command,
         alias=alias or default_alias,
         protocol=protocol,
         isolation=isolation,
-        limits=Limits(hours, steps),
-        resources=Resources(memory, cpus, disk, processes),
+        limits=tb.Limits(hours, steps),
+        resources=tb.Resources(memory, cpus, disk, processes),
         success_at=success_at,
         leaderboard=leaderboard,
         mounts=mount,
@@ -91,7 +90,7 @@ def run(
     )
     records = runs or out / "runs.jsonl"
     reports = [
-        run_agent(found, out, records, options, seed=number, progress=progress)
+        tb.run_agent(found, out, records, options, seed=number, progress=progress)
         for number in range(seed, seed + seeds)
     ]
     print_report(reports[0] if seeds == 1 else aggregate(reports), None)
