@@ -59,6 +59,22 @@ WAYS = {
         "unshare -rmp --fork --mount-proc cat /proc/1/root{private}/test.csv; chroot /proc/1/root "
         "cat {private}/test.csv"
     ),
+    "the raw data": "cat {private}/*.txt; cat $(cat {private}/source.txt)/*",
+    "memory of other processes": (
+        "for p in /proc/[0-9]*; do dd if=$p/mem bs=1 count=1 2> /dev/null && echo read $p; "
+        "cat $p/maps 2> /dev/null | grep -a private; done"
+    ),
+    "ptrace of everything": (
+        'python3 -c \'import ctypes,os; l=ctypes.CDLL(None); print([p for p in os.listdir("/proc") '
+        "if p.isdigit() and int(p) not in (os.getpid(), os.getppid()) "
+        "and l.ptrace(16, int(p), 0, 0) == 0])' > /dev/null; cat /proc/1/root{private}/test.csv"
+    ),
+    "a device of one's own": "mknod d b 8 0; cat d | head -c 1000; mknod e b 254 0; cat e",
+    "the operator's home": "cat ~/../*/.ssh/* /root/.ssh/* /home/*/.ssh/*; ls -la /root /home",
+    "handles of files": (
+        "python3 -c 'import ctypes; l=ctypes.CDLL(None); h=bytes(128); "
+        "print(l.open_by_handle_at(-100, h, 0))'; cat {private}/test.csv"
+    ),
     "the disk itself": "ls /dev; cat /dev/[hsv]d* /dev/nvme* | head -c 100000000 | grep -a s00h",
 }
 
@@ -86,6 +102,23 @@ def test_no_way_to_the_answers_works_under_bubblewrap(
     _, folder = run_it(WAYS[way].format(private=surge.private), isolation="bwrap")
     found = everything_in(folder)
     assert not [secret for secret in secrets(surge) if secret in found]
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_a_sandbox_reaches_no_other_run_and_forges_no_record(
+    surge: Prepared, run_it: RunIt, tmp_path: Path
+) -> None:
+    _, first = run_it("echo mine > kept", isolation="bwrap")
+    # Files that a command names by their whole path would be shown to it.
+    others = f"d={tmp_path}; for f in $d/out/{first.name} $d/runs.jsonl $d/state"
+    command = f"{others}; do ls -R $f; cat $f; echo x >> $f; touch $f/x; done; echo end"
+    report, folder = run_it(command, isolation="bwrap")
+    assert (folder / "agent.stdout.txt").read_text() == "end\n"
+    assert sorted(path.name for path in first.iterdir()) == [
+        "agent.stderr.txt", "agent.stdout.txt", "report.json", "transcript.jsonl", "workspace"
+    ]  # fmt: skip
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2
+    assert report["exit_cause"] == "exited"
 
 
 @pytest.mark.usefixtures("bubblewrap")
@@ -271,6 +304,28 @@ def test_separate_user_reads_no_answers_and_ends_with_its_tree(
     left = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, check=False)
     assert left.stdout == b""
     assert (report["network"] == "the host's") != with_namespaces
+
+
+@pytest.fixture(scope="module")
+def open_surge() -> Iterator[Prepared]:
+    """A competition prepared where every user may enter, raw data beside it."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        os.chmod(name, 0o755)
+        surge_data.simulate(Path(name, "raw"), 5, False, SILENT)
+        yield prepare_competition("surge", Path(name, "raw"), Path(name, "data"))
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_to_the_answers_works_as_a_separate_user_with_namespaces(
+    way: str, open_surge: Prepared, open_folder: Path
+) -> None:
+    if not namespaces_work():
+        pytest.skip("this root may make no namespaces")
+    command = WAYS[way].format(private=open_surge.private)
+    _, folder = run_as_user(command, open_surge, open_folder)
+    found = everything_in(folder)
+    assert not [secret for secret in secrets(open_surge) if secret in found]
 
 
 @ROOT_ONLY
