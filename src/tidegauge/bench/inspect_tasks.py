@@ -44,7 +44,7 @@ from tidegauge.bench.run.isolation import (
     make_isolation,
 )
 from tidegauge.bench.run.options import Limits
-from tidegauge.bench.run.process import PORTS, AgentGoneError, AgentProcess, start_agent
+from tidegauge.bench.run.process import PORTS, AgentGoneError, AgentProcess, open_place
 from tidegauge.bench.run.workspace import SUBMISSION, make_workspace, read_agents_file
 from tidegauge.bench.server import listen, validating
 
@@ -229,8 +229,7 @@ class CompetitionSandbox(SandboxEnvironment):  # type: ignore[misc]
             extra={"SERVER_URL": validator.url or f"http://127.0.0.1:{PORTS[0]}"},
         )
         self._agent: AgentProcess = self._open.enter_context(
-            start_agent(
-                None,
+            open_place(
                 isolation=isolation,
                 workspace=self._workspace,
                 environment=environment,

@@ -51,7 +51,7 @@ class Message(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     output: str = ""
     clipped: bool = False
-    started: bool = False
+    ready: bool = False
     exited: int | None = None
 
 
@@ -71,6 +71,10 @@ class AgentProcess:
     _requests: int = 0
     _buffer: bytes = b""
     _ending: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self, command: str) -> None:
+        """Start the agent itself; without it, only the commands of `run` are executed."""
+        self._send({"start": ["/bin/sh", "-c", command]})
 
     def run(self, command: str, seconds: float, given: bytes = b"") -> Message | None:
         """Have a shell command executed beside the agent; None if it took over `seconds`.
@@ -214,8 +218,7 @@ def _is_marked(pid: int, mark: str) -> bool:
 
 
 @contextlib.contextmanager
-def start_agent(
-    command: str | None,
+def open_place(
     *,
     isolation: Isolation,
     workspace: Path,
@@ -225,12 +228,10 @@ def start_agent(
     resources: Resources | None = None,
     steps: bool = False,
 ) -> Iterator[AgentProcess]:
-    """Start the agent under isolation; when the block ends, its whole tree has ended.
+    """Make the place an agent runs in; when the block ends, all processes in it have ended.
 
     Parameters
     ----------
-    command : str, optional
-        Without one, only the commands of `AgentProcess.run` are executed.
     validator : Path, optional
         Unix socket of the validator, for a sandbox without the host's network.
     logs : Path
@@ -241,7 +242,7 @@ def start_agent(
     Raises
     ------
     InputError
-        It could not be started here; the message says why.
+        It cannot be made here; the message says why. No agent has run.
     """
     resources = resources or Resources()
     mark = secrets.token_hex(8)
@@ -268,11 +269,10 @@ def start_agent(
         theirs.close()
         agent = AgentProcess(process, ours, isolation, f"{_MARK}={mark}")
         stack.enter_context(_until_ended(agent, logs, keep_stdout=not steps))
-        shell = None if command is None else ["/bin/sh", "-c", command]
         relay = {"socket": SANDBOX_SOCKET, "ports": PORTS} if validator else None
         limits = _system_limits(resources, isolation)
-        agent._send({"command": shell, "relay": relay, "limits": limits})
-        _wait_until_started(agent, logs)
+        agent._send({"relay": relay, "limits": limits})
+        _wait_until_ready(agent, logs)
         yield agent
 
 
@@ -287,10 +287,10 @@ def _system_limits(resources: Resources, isolation: Isolation) -> dict[str, int 
     }
 
 
-def _wait_until_started(agent: AgentProcess, logs: Path) -> None:
+def _wait_until_ready(agent: AgentProcess, logs: Path) -> None:
     with contextlib.suppress(AgentGoneError):
         while (message := agent.receive(_START_SECONDS)) is not None:
-            if message.started:
+            if message.ready:
                 return
     agent.end()
     time.sleep(0.05)  # for the last of its stderr to be copied

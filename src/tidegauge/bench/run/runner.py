@@ -35,7 +35,7 @@ from tidegauge.bench.run.isolation import (
     take_back,
 )
 from tidegauge.bench.run.options import RunOptions
-from tidegauge.bench.run.process import PORTS, AgentProcess, start_agent
+from tidegauge.bench.run.process import PORTS, AgentProcess, open_place
 from tidegauge.bench.run.protocol import (
     PARTING_SECONDS,
     Ending,
@@ -230,8 +230,7 @@ def _work(run: _Run) -> _Work:
             began, budget = time.time(), Budget(options.limits)
             own_network = run.isolation.has_own_network
             agent = stack.enter_context(
-                start_agent(
-                    options.command,
+                open_place(
                     isolation=run.isolation,
                     workspace=run.workspace,
                     environment=_environment(run, budget, validator),
@@ -241,8 +240,9 @@ def _work(run: _Run) -> _Work:
                     steps=run.counts_steps,
                 )
             )
-            work = _Work(began, began, Ending("failed"))
+            work = _Work(began, began, Ending("failed"))  # from here on it counts
             run.transcript.write("start", command=options.command, isolation=run.isolation.kind)
+            agent.start(options.command)
             work.ending = _follow(run, agent, budget)
             agent.end()
             work.validations = validator.count()

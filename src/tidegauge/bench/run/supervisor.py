@@ -50,18 +50,15 @@ def main() -> None:
     if config.get("relay"):
         for port in config["relay"]["ports"]:
             start_relay(port, config["relay"]["socket"])
-    if config.get("command"):
-        try:
-            agent = subprocess.Popen(config["command"], start_new_session=True)
-        except OSError as error:
-            sys.stderr.write(f"{config['command'][0]}: {error.strerror}\n")
-            return
-        threading.Thread(target=wait_for_agent, args=(agent, control), daemon=True).start()
-    send(control, {"started": True})
+    send(control, {"ready": True})
     for line in reader:
         request = json.loads(line)
-        given = base64.b64decode(request.get("input") or "")
-        send(control, {"id": request["id"], **execute(request["run"], request["seconds"], given)})
+        if "start" in request:
+            start_agent(request["start"], control)
+        else:
+            given = base64.b64decode(request.get("input") or "")
+            answer = execute(request["run"], request["seconds"], given)
+            send(control, {"id": request["id"], **answer})
     end_tree()  # the runner is gone
 
 
@@ -146,6 +143,17 @@ def send(control: socket.socket, message: dict[str, Any]) -> None:
             control.sendall(json.dumps(message).encode() + b"\n")
     except OSError:
         end_tree()
+
+
+def start_agent(command: list[str], control: socket.socket) -> None:
+    """Start the agent, and tell the runner when it ends."""
+    try:
+        agent = subprocess.Popen(command, start_new_session=True)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        send(control, {"exited": 127})
+        return
+    threading.Thread(target=wait_for_agent, args=(agent, control), daemon=True).start()
 
 
 def wait_for_agent(agent: subprocess.Popen[bytes], control: socket.socket) -> None:

@@ -22,7 +22,7 @@ import pytest
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.run.isolation import Isolation, make_isolation
 from tidegauge.bench.run.options import Limits, Resources, RunOptions
-from tidegauge.bench.run.process import AgentGoneError, AgentProcess, start_agent
+from tidegauge.bench.run.process import AgentGoneError, AgentProcess, open_place
 from tidegauge.bench.run.record import interrupted_record
 from tidegauge.bench.run.runner import run_agent
 from tidegauge.bench.run.state import RunState, settle_interrupted
@@ -436,8 +436,8 @@ def test_a_command_that_timed_out_does_not_answer_for_the_next(
     surge: Prepared, tmp_path: Path
 ) -> None:
     workspace = make_workspace(surge, tmp_path / "workspace")
-    with start_agent(
-        None, isolation=make_isolation("none"), workspace=workspace,
+    with open_place(
+        isolation=make_isolation("none"), workspace=workspace,
         environment=dict(os.environ), validator=None, logs=tmp_path,
     ) as agent:  # fmt: skip
         assert agent.run("sleep 0.6; echo slow", 0.2) is None
