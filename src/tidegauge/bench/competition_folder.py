@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tidegauge.bench.competitions.base import Competition
@@ -42,7 +43,7 @@ class Prepared:
     private: Path
     expected_keys: list[str]
 
-    @property
+    @cached_property
     def max_bytes(self) -> int:
         """How large a submission may be."""
         return max_table_bytes(self.expected_keys)
@@ -66,7 +67,12 @@ class Prepared:
     def check(self, source: Source) -> Verdict:
         """Check a submission; the server, ``bench validate`` and the grader all call this."""
         competition = self.competition
-        verdict = check_submission(source, form=competition.form, expected_keys=self.expected_keys)
+        verdict = check_submission(
+            source,
+            form=competition.form,
+            expected_keys=self.expected_keys,
+            max_bytes=self.max_bytes,
+        )
         if verdict.table is not None and (problems := competition.validate(verdict.table)):
             return Verdict(problems, verdict.notes)
         return verdict

@@ -197,7 +197,7 @@ def _grade_line(
     try:
         row = json.loads(raw)
         path = Path(row["submission_path"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"must be an object with submission_path ({error!r})") from None
     name = row.get("competition_id", prepared.competition.competition_id)
     competition = get_competition(name)

@@ -73,7 +73,7 @@ def mark_report(path: Path, matches: Sequence[Match], *, threshold: float) -> bo
         report = json.loads(path.read_text(encoding="utf-8"))
         if "competition_id" not in report:
             raise ValueError("no competition_id")
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not a report of a grade or a run ({error})") from error
     worst = matches[0]
     report["disqualified"] = worst.similarity >= threshold

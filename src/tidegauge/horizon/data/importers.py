@@ -102,7 +102,7 @@ def _table_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                 reader = csv.DictReader(handle)
                 for values in reader:
                     yield reader.line_num, values
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read as a table of tasks ({error})") from error
 
 
@@ -284,7 +284,7 @@ def _reports_in(path: Path) -> list[dict[str, Any]]:
         reports = content.get("competition_reports", [content])
         if not all(isinstance(report, dict) for report in reports):
             raise ValueError("reports must be objects")
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not a grading report ({error})") from error
     return list(reports)
 
