@@ -109,7 +109,7 @@ def load_model(folder: Path) -> SavedModel:
             tuple(manifest["feature_names"]),
             dict(manifest["training"]),
         )
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (KeyError, IndexError, TypeError, ValueError, MemoryError, zipfile.BadZipFile) as error:
         raise InputError(f"{folder}: damaged model ({error}); fit the model again") from error
 
 
@@ -118,7 +118,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error}); fit the model again") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f"{path}: not a tidegauge fvc model; give the folder that `fit` wrote")

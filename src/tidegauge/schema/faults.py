@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 HUMAN = "human"
 TOO_LARGE = 1e200  # no time or score; sums of millions of smaller ones stay finite
@@ -57,7 +57,7 @@ def has_control_character(name: str) -> bool:
     return _UNPRINTABLE.search(name) is not None
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Tell whether a value is a finite number of a size that times and scores have."""
     return (
         isinstance(value, int | float)

@@ -16,6 +16,7 @@ from typing import Any
 
 from tidegauge.errors import InputError, ProblemsError
 from tidegauge.horizon.data.inspect_logs import EvalSample, read_eval_log
+from tidegauge.schema.faults import is_number
 from tidegauge.schema.runs import RunRecord
 
 MLEBENCH_FAMILY = "mlebench"
@@ -166,7 +167,7 @@ def _find_time(
         if name in times:
             return times[name]
     minutes = sample.metadata.get("human_minutes")
-    if isinstance(minutes, int | float) and minutes > 0:
+    if is_number(minutes) and minutes > 0:
         return TaskTime(float(minutes), str(sample.metadata.get("human_source", "estimate")))
     return None
 
@@ -194,7 +195,7 @@ def _score(path: Path, sample: EvalSample, options: InspectOptions) -> float | N
 
 
 def _number(path: Path, sample: EvalSample, value: object) -> float:
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool) or is_number(value):
         return float(value)
     if isinstance(value, str):
         known = _LETTERS | _WORDS
@@ -216,7 +217,8 @@ def _inspect_record(
     options: InspectOptions,
 ) -> RunRecord:
     failed = "error" if sample.error is not None else "usageLimits" if sample.limit else None
-    usage = [use.get("total_tokens") or 0 for use in (sample.model_usage or {}).values()]
+    counts = [use.get("total_tokens") for use in (sample.model_usage or {}).values()]
+    usage = [count for count in counts if is_number(count)]
     return RunRecord(
         task_id=f"{family}/{sample.id}",
         task_family=family,
@@ -312,7 +314,7 @@ def _mlebench_record(
         task_family=MLEBENCH_FAMILY,
         run_id=report.get("run_id") or f"{path.name}:{number}:{_digest(report)}",
         alias=str(agent),
-        score_cont=score if isinstance(score, int | float) else None,
+        score_cont=score if is_number(score) else None,
         score_binarized=int(report[success]),
         human_minutes=time.human_minutes,
         human_source=time.human_source,

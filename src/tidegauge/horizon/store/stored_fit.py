@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.engine.diagnostics import Check
+from tidegauge.engine.store import check_netcdf
 from tidegauge.errors import InputError
 from tidegauge.horizon.horizons.tables import BUCKETS
 from tidegauge.io import check_complete
@@ -256,6 +257,7 @@ def _read_posterior(path: Path, horizons: pd.DataFrame, tasks: pd.DataFrame) -> 
         raise InputError(f"{path}: not found; {REMEDY} {path.parent}")
     agents, names = tuple(horizons["agent"]), tuple(tasks["task_id"])
     try:
+        check_netcdf(path)
         return _from_netcdf(path, agents, names, tasks["human_minutes"].to_numpy())
     except _OtherFitError as error:
         raise InputError(f"{path}: {error}; {REMEDY} {path.parent}") from error
