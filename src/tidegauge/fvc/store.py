@@ -16,7 +16,7 @@ from tidegauge.errors import InputError
 from tidegauge.fvc.forecasters.stack import Blend, Member
 from tidegauge.fvc.recalibration import Calibration
 from tidegauge.fvc.selection import FORECASTERS
-from tidegauge.io import atomic_folder, finish_commit, sha256_of
+from tidegauge.io import atomic_folder, check_complete, sha256_of
 
 FORMAT = "tidegauge-fvc-model"
 VERSION = 1
@@ -97,7 +97,7 @@ def load_model(folder: Path) -> SavedModel:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder; make one with `tidegauge fvc fit`")
-    finish_commit(folder)
+    check_complete(folder)
     content = _read_content(folder / _JSON)
     path = folder / _ARRAYS
     if not path.is_file() or sha256_of(path) != content.get("sha256"):
@@ -112,7 +112,7 @@ def load_model(folder: Path) -> SavedModel:
             tuple(content["feature_names"]),
             dict(content["training"]),
         )
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (KeyError, IndexError, TypeError, ValueError, MemoryError, zipfile.BadZipFile) as error:
         raise InputError(f"{folder}: damaged model ({error}); fit the model again") from error
 
 
@@ -121,7 +121,7 @@ def _read_content(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error}); fit the model again") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f"{path}: not a tidegauge fvc model; give the folder that `fit` wrote")
