@@ -114,7 +114,7 @@ def _settle(path: Path) -> list[str]:
 def _last_state(data: bytes) -> _State | None:
     """Return the last whole line; a kill may have cut the one after it short."""
     for line in reversed(data.split(b"\n")[:-1]):
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
             state = msgspec.json.decode(line, type=_State)
             if state.is_final:
                 return state
