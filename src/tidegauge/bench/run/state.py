@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidegauge.errors import TideGaugeError
 from tidegauge.schema.runs import RunRecord, append_run
 
 _MAX_BYTES = 2**20
@@ -86,7 +87,7 @@ def settle_interrupted() -> list[str]:
     settled = []
     with contextlib.suppress(OSError):
         for path in sorted(_state_folder().glob("*.jsonl")):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, TideGaugeError):  # it stays for a better day
                 settled += _settle(path)
     return settled
 

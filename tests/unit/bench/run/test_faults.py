@@ -393,6 +393,7 @@ def test_a_record_that_could_not_be_appended_is_appended_later(
     with pytest.raises(InputError):
         state.finish(record)
     state.close()
+    assert settle_interrupted() == []  # nor does it stop the command that tries
     (tmp_path / "place").unlink()
     assert settle_interrupted() == []  # it had ended: not interrupted, only late
     assert len(list(read_runs(runs))) == 1
