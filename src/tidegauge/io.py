@@ -23,6 +23,7 @@ from tidegauge.system import file_lock, folder_lock, is_alive
 
 _COMMITTING = ".tidegauge-commit"
 _NOTE = ".commit"
+_MAX_YAML_CHARACTERS = 2**20  # files of options and dates; a longer one takes minutes to parse
 _STAGING_PREFIX = ".tidegauge-staging-"
 
 
@@ -59,7 +60,11 @@ def read_yaml(path: Path) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as handle:
+            text = handle.read(_MAX_YAML_CHARACTERS + 1)
+        if len(text) > _MAX_YAML_CHARACTERS:
+            raise ValueError(f"longer than {_MAX_YAML_CHARACTERS:,} characters")
+        return yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())  # YAML explains itself over several lines
         raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error

@@ -26,6 +26,7 @@ from tidegauge.io import (
     finish_commit,
     make_folder,
     open_binary,
+    read_yaml,
     sha256_of,
 )
 
@@ -242,6 +243,15 @@ def test_a_commit_moves_nothing_through_links_even_where_it_is_ours(tmp_path: Pa
     assert contents(outside) == {"p.png": "mine"}
     assert (folder / "plots" / "p.png").read_text() == "1"
     assert (folder / "a.txt").read_text() == "1"
+
+
+def test_yaml_that_is_too_long_or_nested_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "options.yaml"
+    for text in ("a: " + "x" * 2**20, "[" * 5_000, "a: [1"):
+        path.write_text(text)
+        with pytest.raises(InputError, match="not readable as YAML") as raised:
+            read_yaml(path)
+        assert "\n" not in str(raised.value)
 
 
 def test_sha256_of_the_empty_file_is_the_known_one(tmp_path: Path) -> None:

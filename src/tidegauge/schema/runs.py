@@ -348,7 +348,7 @@ _decode_run_id = msgspec.json.Decoder(_RunId).decode
 def _run_ids(lines: BinaryIO) -> set[Any]:
     found = set()
     for line in lines:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
             found.add(_decode_run_id(line).run_id)  # TypeError: a list or an object
     return found
 

@@ -558,3 +558,10 @@ def test_records_are_appended_all_or_none_and_once(tmp_path: Path) -> None:
     assert [row.run_id for row in read_runs(path)] == ["a", "b"]
     unnamed = RunRecord(**agent_row())
     assert append_runs(path, [unnamed, unnamed]) == 2  # without an id none is known to be the same
+
+
+def test_a_hostile_line_keeps_nobody_from_appending(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    hostile = ["[" * 100_000, '{"run_id": [1]}', '{"run_id": ' + "9" * 400 + "}", "\ud800", "{"]
+    path.write_text("\n".join(hostile) + "\n", errors="surrogatepass")
+    assert append_runs(path, [RunRecord(**agent_row(run_id="a"))]) == 1

@@ -7,6 +7,7 @@ place for it. A runner without root can offer bubblewrap, or nothing.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import secrets
@@ -23,6 +24,7 @@ from typing import Any
 
 import tidegauge
 from tidegauge.bench.run import launcher
+from tidegauge.bench.run.options import Resources
 from tidegauge.errors import InputError
 from tidegauge.system import require_linux
 
@@ -43,6 +45,7 @@ _NAMESPACES = [
     "--unshare-all", "--unshare-user", "--disable-userns", "--uid", "65534", "--gid", "65534",
     "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 ]  # fmt: skip
+_GPU_DEVICES = ("/dev/nvidia*", "/dev/dri", "/dev/kfd")
 _PROC = ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
 # User ids of agents: a range that no distribution gives away, or a small one where a container
 # maps no more.
@@ -290,7 +293,7 @@ def bubblewrap_command(
     *,
     workspace: Path,
     validator: Path | None,
-    tmp_bytes: int | None = None,
+    resources: Resources | None = None,
 ) -> Iterator[tuple[list[str], list[int]]]:
     """Yield the command that runs `program` in a sandbox, and the descriptors it needs."""
     staged: dict[Path, str] = {}
@@ -310,7 +313,7 @@ def bubblewrap_command(
             isolation,
             workspace=workspace,
             validator=validator,
-            tmp_bytes=tmp_bytes,
+            resources=resources,
             source_of=source_of,
         )
         # Through a descriptor: /proc/1/cmdline inside would show them.
@@ -328,7 +331,7 @@ def bubblewrap_arguments(
     *,
     workspace: Path,
     validator: Path | None,
-    tmp_bytes: int | None = None,
+    resources: Resources | None = None,
     source_of: Callable[[Path], str] = str,
 ) -> list[str]:
     """Return the options of bwrap: own namespaces, the system read-only, the workspace writable.
@@ -336,6 +339,7 @@ def bubblewrap_arguments(
     Later mounts cover earlier ones, so the order is: system, temporary folders, Python and extra
     mounts, what is hidden, what of the agent's lies inside that, and last the workspace.
     """
+    resources = resources or Resources()
     options = list(_NAMESPACES)
     for path in _SYSTEM:
         if os.path.islink(path):
@@ -344,8 +348,11 @@ def bubblewrap_arguments(
             options += ["--ro-bind", path, path]
     for name in _ETC:
         options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    size = ["--size", str(tmp_bytes)] if tmp_bytes else []
+    size = ["--size", str(resources.memory_bytes)] if resources.memory_bytes else []
     options += [*_PROC, "--dev", "/dev", *size, "--tmpfs", "/tmp", "--tmpfs", "/run"]
+    if resources.gpus:
+        for path in graphics_devices():
+            options += ["--dev-bind", path, path]
     mounts = [path.resolve() for path in isolation.mounts]
     shown = list(dict.fromkeys([*_python_folders(), *mounts]))
     for folder in shown:
@@ -366,6 +373,11 @@ def bubblewrap_arguments(
     if validator is not None:
         options += ["--bind", source_of(validator), SANDBOX_SOCKET]
     return [*options, "--remount-ro", "/", "--chdir", str(workspace)]
+
+
+def graphics_devices() -> list[str]:
+    """Return the device files of NVIDIA, AMD and the kernel's own graphics drivers."""
+    return sorted(found for name in _GPU_DEVICES for found in glob.glob(name))
 
 
 def _nothing_at(path: Path) -> list[str]:

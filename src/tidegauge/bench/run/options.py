@@ -54,15 +54,18 @@ class Resources:
     processes : int
         Processes and threads at one time; not enforced without isolation, where they cannot be
         told from the user's own.
+    gpus : bool
+        Show the graphics devices to a bubblewrap sandbox, which has none by default.
     """
 
     memory_gib: float | None = None
     cpus: int | None = None
     disk_gib: float = 50.0
     processes: int = 4096
+    gpus: bool = False
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
+        for name in ("memory_gib", "cpus", "disk_gib", "processes"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value:g}: must be above 0")

@@ -258,7 +258,7 @@ def open_place(
                 isolation,
                 workspace=workspace,
                 validator=validator,
-                tmp_bytes=resources.memory_bytes,
+                resources=resources,
             )
         else:
             launch = launch_command(

@@ -128,14 +128,13 @@ def run_agent(
         if not state.is_kept:
             progress.note("no state folder to write to: if this runner is killed, no record is")
         try:
-            work = _work(run)
+            work = _work(run, hold_interrupts)
         except BaseException as error:  # it never started, or was interrupted before it did
             state.forget()
             shutil.rmtree(run.folder, ignore_errors=True)
             if isinstance(error, OSError):
                 raise InputError(f"{run.folder}: the run cannot be prepared ({error})") from error
             raise
-        hold_interrupts()
         report = _report(run, work)
         try:
             state.finish(finished_record(record, report, prepared, options))
@@ -210,7 +209,7 @@ def _words(command: str) -> list[str]:
         raise InputError(f"--agent {command!r}: {error}; check the quotes") from None
 
 
-def _work(run: _Run) -> _Work:
+def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
     """Start the agent and follow it to its end; once it has started, nothing is raised."""
     options = run.options
     read_only_input = run.isolation.kind != "none"
@@ -246,6 +245,7 @@ def _work(run: _Run) -> _Work:
             work.ending = _follow(run, agent, budget)
             agent.end()
             work.validations = validator.count()
+            hold_interrupts()
     except KeyboardInterrupt:
         if work is None:
             raise
@@ -303,17 +303,21 @@ def _environment(run: _Run, budget: Budget, validator: Validator) -> dict[str, s
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], None]]:
-    """Treat SIGTERM as Ctrl-C; after the yielded call, keep both until the block has ended.
+    """Treat SIGTERM as Ctrl-C, and raise the first of them only.
 
-    A run that has ended is recorded first, and only once.
+    Those that come later, or after the yielded call, wait for the end of the block: a run that has
+    ended is recorded, and only once, however often the keys are pressed.
     """
     held: list[int] = []
     are_held = False
 
     def stop(number: int, frame: object) -> None:
-        if not are_held:
+        nonlocal are_held
+        if are_held:
+            held.append(number)
+        else:
+            are_held = True
             raise KeyboardInterrupt
-        held.append(number)
 
     def hold() -> None:
         nonlocal are_held

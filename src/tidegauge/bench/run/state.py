@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from tidegauge.errors import TideGaugeError
 from tidegauge.schema.runs import RunRecord, append_run
 from tidegauge.system import fcntl
 
@@ -88,7 +89,7 @@ def settle_interrupted() -> list[str]:
         return settled
     with contextlib.suppress(OSError):
         for path in sorted(_state_folder().glob("*.jsonl")):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, TideGaugeError):  # it stays for a better day
                 settled += _settle(path)
     return settled
 
@@ -116,7 +117,7 @@ def _settle(path: Path) -> list[str]:
 def _last_state(data: bytes) -> _State | None:
     """Return the last whole line; a kill may have cut the one after it short."""
     for line in reversed(data.split(b"\n")[:-1]):
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
             state = msgspec.json.decode(line, type=_State)
             if state.is_final:
                 return state

@@ -37,6 +37,7 @@ from tidegauge.progress import Progress
 @click.option("--cpus", type=click.IntRange(1), help="Cores the agent may use.")
 @click.option("--disk", type=float, default=50.0, show_default=True, metavar="GIB")
 @click.option("--processes", type=click.IntRange(16), default=4096, show_default=True)
+@click.option("--gpus", is_flag=True, help="Show graphics devices to a bubblewrap sandbox.")
 @click.option("--success-at", type=float, help="Score that counts as success, not any medal.")
 @click.option("--mount", multiple=True, type=click.Path(path_type=Path), help="Show it, read-only.")
 @click.option("--pass-env", multiple=True, metavar="NAME", help="Variable the agent keeps.")
@@ -60,6 +61,7 @@ def run(
     cpus: int | None,
     disk: float,
     processes: int,
+    gpus: bool,
     success_at: float | None,
     mount: tuple[Path, ...],
     pass_env: tuple[str, ...],
@@ -84,7 +86,7 @@ def run(
         protocol=protocol,
         isolation=isolation,
         limits=tb.Limits(hours, steps),
-        resources=tb.Resources(memory, cpus, disk, processes),
+        resources=tb.Resources(memory, cpus, disk, processes, gpus),
         success_at=success_at,
         leaderboard=leaderboard,
         mounts=mount,

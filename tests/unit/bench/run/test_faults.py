@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.run.isolation import Isolation, make_isolation
+from tidegauge.bench.run.isolation import Isolation, bubblewrap_arguments, make_isolation
 from tidegauge.bench.run.options import Limits, Resources, RunOptions
 from tidegauge.bench.run.process import AgentGoneError, AgentProcess, open_place
 from tidegauge.bench.run.record import interrupted_record
@@ -393,6 +393,7 @@ def test_a_record_that_could_not_be_appended_is_appended_later(
     with pytest.raises(InputError):
         state.finish(record)
     state.close()
+    assert settle_interrupted() == []  # nor does it stop the command that tries
     (tmp_path / "place").unlink()
     assert settle_interrupted() == []  # it had ended: not interrupted, only late
     assert len(list(read_runs(runs))) == 1
@@ -463,8 +464,19 @@ def test_limits_are_in_force_and_recorded(
     assert said(folder).split() == [str(2 * 2**20), f"{blocks:.0f}", "1", "0"]
     assert "MemoryError" in (folder / "agent.stderr.txt").read_text()
     assert report["resource_limits"] == {
-        "memory_gib": 2, "cpus": 1, "disk_gib": 0.5, "processes": 64
+        "memory_gib": 2, "cpus": 1, "disk_gib": 0.5, "processes": 64, "gpus": False
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_graphics_devices_are_shown_only_when_asked_for(
+    asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.bench.run.isolation._GPU_DEVICES", ("/dev/nul[l]", "/dev/no*ne"))
+    options = bubblewrap_arguments(
+        Isolation("bwrap"), workspace=tmp_path, validator=None, resources=Resources(gpus=asked)
+    )
+    assert ("--dev-bind /dev/null /dev/null" in " ".join(options)) == asked
 
 
 @pytest.mark.usefixtures("bubblewrap")
