@@ -17,13 +17,11 @@ from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError
 from tidegauge.fvc.scans.dicom import read_scan
 from tidegauge.fvc.scans.features import FEATURES, Measured, measure_lungs
-from tidegauge.fvc.scans.segmentation import LungSlice, lung_slice, segment_lungs
+from tidegauge.fvc.scans.segmentation import segment_lungs
 from tidegauge.io import atomic_write, sha256_of
 from tidegauge.progress import SILENT, Progress
 
-__all__ = ["LungSlice", "ScanFeatures", "lung_slice", "measure_scan", "scan_features"]
-
-FEATURE_VERSION = 1  # raise it when a feature changes, so that cached values are measured again
+FEATURE_VERSION = 2  # raise it when a feature changes, so that cached values are measured again
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ AIR_HU = -1024
 _MOST_SLICES = 320  # more adds memory, not accuracy: every second, third ... is taken instead
 _PARALLEL_COSINE = 0.95
 _UNEVEN_SHARE = 0.05  # gaps that differ more than this from the median are put on a regular grid
-_TORN_GAPS, _TORN_MM = 5.0, 50.0  # a gap this many times the median and this long ends a scan
+# A gap this many times the median and this long is not filled: lungs change shape over less.
+_TORN_GAPS, _TORN_MM = 2.5, 24.0
+_STRAY_SLICES = 2  # so few beyond such a gap are no part of the scan
 
 
 class ScanError(InputError):
@@ -45,11 +47,14 @@ class Volume:
         Between voxel centres, in the order of the axes.
     warnings : list of str
         What was left out or assumed.
+    missing_mm : float
+        Length of the gaps, too long to be filled, that were left out of the grid.
     """
 
     hu: Image
     spacing_mm: tuple[float, float, float]
     warnings: list[str] = field(default_factory=list)
+    missing_mm: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -191,9 +196,10 @@ def assemble(stack: Stack, images: Sequence[Image]) -> Volume:
     """
     warnings = list(stack.warnings)
     hu, pixel_mm = _same_grid(stack.slices, images, warnings)
-    hu, slice_mm = _regular_heights(hu, stack, warnings)
+    hu, slice_mm, missing_mm = _regular_heights(hu, stack, warnings)
     first = next((s.orientation for s in stack.slices if s.orientation is not None), None)
-    return _to_patient_axes(hu, (slice_mm, *pixel_mm), first, warnings)
+    hu, spacing_mm = _to_patient_axes(hu, (slice_mm, *pixel_mm), first)
+    return Volume(hu, spacing_mm, warnings, missing_mm)
 
 
 def _same_grid(
@@ -256,52 +262,50 @@ def _offset_px(
     return offset
 
 
-def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Image, float]:
-    """Interpolate between slices where some are missing or their spacing varies."""
+def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Image, float, float]:
+    """Return slices one step apart, the step, and how long a stretch has none at all.
+
+    Where spacing varies, each place takes the nearest slice: a mean of two would show lungs that
+    are half there. A long gap is left out, so that the slices on both sides become neighbours.
+    """
     heights = stack.heights_mm
     if len(heights) == 1:
         warnings.append("a single slice: lung volume cannot be measured")
-        return hu, stack.slices[0].thickness_mm or 1.0
+        return hu, stack.slices[0].thickness_mm or 1.0, 0.0
     gaps = -np.diff(heights)
     step_mm = float(np.median(gaps))
-    torn = np.flatnonzero((gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM))
-    if len(torn):
-        runs = np.split(np.arange(len(heights)), torn + 1)
-        longest = max(runs, key=len)
-        n_lost = len(heights) - len(longest)
+    is_torn = (gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM)
+    runs = np.split(np.arange(len(heights)), np.flatnonzero(is_torn) + 1)
+    kept = np.concatenate([run for run in runs if len(run) >= min(_STRAY_SLICES + 1, len(hu))])
+    if n_lost := len(heights) - len(kept):
         warnings.append(f"{n_lost} slices far from the others are left out")
-        hu, heights, gaps = hu[longest], heights[longest], gaps[longest[:-1]]
+        hu, heights = hu[kept], heights[kept]
+        gaps = -np.diff(heights)
+        is_torn = (gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM)
+    missing_mm = float((gaps[is_torn] - step_mm).sum())
+    if missing_mm > 0:
+        warnings.append(f"{missing_mm:.0f} mm of the patient have no slice")
+        gaps = np.where(is_torn, step_mm, gaps)
     if len(gaps) == 0 or np.all(np.abs(gaps / step_mm - 1) <= _UNEVEN_SHARE):
-        return hu, step_mm if len(gaps) == 0 else float(gaps.mean())
+        return hu, step_mm if len(gaps) == 0 else float(gaps.mean()), missing_mm
     steps = np.rint(gaps / step_mm)
     if np.all(np.abs(gaps - steps * step_mm) <= 0.1 * step_mm) and np.mean(steps > 1) < 0.5:
-        warnings.append(f"{int((steps - 1).sum())} missing slices are filled by interpolation")
+        warnings.append(f"{int((steps - 1).sum())} missing slices: their neighbours stand in")
     else:
         span = f"{gaps.min():.2f} to {gaps.max():.2f} mm"
-        warnings.append(f"uneven slice spacing, {span}: resampled to {step_mm:.2f} mm")
-    return _interpolate(hu, heights, step_mm)
-
-
-def _interpolate(hu: Image, heights: FloatArray, step_mm: float) -> tuple[Image, float]:
-    depth = heights[0] - heights
+        warnings.append(f"uneven slice spacing, {span}: set {step_mm:.2f} mm apart")
+    depth = np.concatenate([[0.0], np.cumsum(gaps)])
     n = min(round(depth[-1] / step_mm) + 1, 2 * _MOST_SLICES)
     at = np.interp(np.linspace(0, depth[-1], n), depth, np.arange(len(depth)))
-    low = np.minimum(at.astype(int), len(depth) - 2)
-    regular = np.empty((n, *hu.shape[1:]), dtype=np.int16)
-    for index, (below, weight) in enumerate(zip(low, at - low, strict=True)):
-        regular[index] = np.rint((1 - weight) * hu[below] + weight * hu[below + 1])
-    return regular, float(depth[-1] / (n - 1))
+    return hu[np.rint(at).astype(int)], float(depth[-1] / (n - 1)), missing_mm
 
 
 def _to_patient_axes(
-    hu: Image,
-    spacing_mm: tuple[float, float, float],
-    orientation: FloatArray | None,
-    warnings: list[str],
-) -> Volume:
+    hu: Image, spacing_mm: tuple[float, float, float], orientation: FloatArray | None
+) -> tuple[Image, tuple[float, float, float]]:
     """Turn and flip the array so that its axes follow the patient, whatever plane was scanned."""
     if orientation is None:
-        return Volume(hu, spacing_mm, warnings)
+        return hu, spacing_mm
     row, column = orientation[:3], orientation[3:]
     directions = np.array([-np.cross(row, column), column, row])[:, ::-1]  # columns: z, y, x
     wanted = np.array([-1.0, 1.0, 1.0])  # to the feet, to the back, to the left
@@ -311,6 +315,5 @@ def _to_patient_axes(
     )
     turned = hu.transpose(best)
     flips = tuple(k for k, axis in enumerate(best) if directions[axis, k] * wanted[k] < 0)
-    turned = np.ascontiguousarray(np.flip(turned, flips))
     z, y, x = (spacing_mm[axis] for axis in best)
-    return Volume(turned, (z, y, x), warnings)
+    return np.ascontiguousarray(np.flip(turned, flips)), (z, y, x)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tidegauge.errors import InputError
-from tidegauge.fvc.scans.segmentation import LungSlice, lung_slice
+from tidegauge.fvc.scans.pictures import LungSlice, lung_slice
 
 _OUTLINE_RGB = (245, 158, 11)
 _WIDTH_PX = 240

@@ -8,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import ndimage, stats
 
 from dicom_files import write_slices
 from tidegauge.fvc.scans import cache as lungs_module
-from tidegauge.fvc.scans.cache import lung_slice, measure_scan, scan_features
+from tidegauge.fvc.scans.cache import measure_scan, scan_features
 from tidegauge.fvc.scans.features import FEATURES, measure_lungs
-from tidegauge.fvc.scans.segmentation import Lungs, segment_lungs
+from tidegauge.fvc.scans.grid import Spacing
+from tidegauge.fvc.scans.pictures import lung_slice
+from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
 from tidegauge.fvc.scans.series import ScanError, Volume
 from tidegauge.simulate.phantoms import write_phantom
 from tidegauge.simulate.thorax import Phantom, draw_phantom
@@ -80,9 +83,9 @@ def test_consolidated_lung_stays_inside_the_mask() -> None:
     # A pixel from the pleura, so that the blurred edge of the lung is not taken for it.
     deep = ndimage.binary_erosion(heavy.lungs, np.ones((1, 3, 3)))
     consolidated = deep & (heavy.hu > -200)
-    assert consolidated.sum() > 0.03 * heavy.lungs.sum()
+    assert consolidated.sum() > 0.015 * heavy.lungs.sum()
     assert lungs.mask[consolidated].mean() > 0.5  # a threshold alone would keep none of it
-    assert lungs.volume_ml == pytest.approx(heavy.lung_volume_ml, rel=0.03)
+    assert lungs.volume_ml == pytest.approx(heavy.lung_volume_ml, rel=0.05)
 
 
 def test_trachea_stomach_gas_and_table_are_not_lung(drawn: Phantom) -> None:
@@ -107,24 +110,33 @@ def test_a_volume_without_lungs_says_so(level_hu: int) -> None:
         segment_lungs(empty)
 
 
+def whole(mask: NDArray[np.bool_], hu: NDArray[np.int16], spacing_mm: Spacing) -> Lungs:
+    """Lungs that are just this mask, the right half of the columns right."""
+    side = np.where(np.arange(mask.shape[2]) < mask.shape[2] // 2, RIGHT, LEFT) * mask
+    body = np.ones_like(mask)
+    return Lungs(side.astype(np.uint8), body, hu.astype(np.float32), (1, 1, 1), spacing_mm)
+
+
 def test_density_features_against_scipy() -> None:
     rng = np.random.default_rng(4)
     hu = np.rint(rng.gamma(3, 60, size=(9, 30, 30)) - 950).astype(np.int16)
     mask = np.ones(hu.shape, dtype=bool)
     mask[[0, -1]] = False
-    lungs = Lungs(mask, hu.astype(np.float32), (1, 1, 1), (20.0, 5.0, 5.0))
+    # Pixels so large that their own spread is that of the smoothed grid: nothing is smoothed.
+    lungs = whole(mask, hu, (20.0, 6.0, 6.0))
     values = measure_lungs(Volume(hu, lungs.spacing_mm), lungs).values
     inside = hu[mask].astype(float)
     assert values["mean_hu"] == pytest.approx(inside.mean())
     assert values["sd_hu"] == pytest.approx(inside.std())
     assert values["skewness"] == pytest.approx(stats.skew(inside))
     assert values["kurtosis"] == pytest.approx(stats.kurtosis(inside))
-    assert values["p90_hu"] == pytest.approx(np.quantile(inside, 0.9), abs=1)
+    assert values["p90_hu"] == pytest.approx(np.quantile(inside, 0.9))
     share = ((inside >= -600) & (inside < -250)).mean()
     assert values["high_attenuation_share"] == pytest.approx(share)
-    assert values["lung_volume_ml"] == pytest.approx(mask.sum() * 0.5)
+    volume_ml = mask.sum() * 0.72
+    assert values["lung_volume_ml"] == pytest.approx(volume_ml)
     assert values["lung_height_mm"] == pytest.approx(7 * 20)
-    assert values["lung_mass_g"] == pytest.approx(mask.sum() * 0.5 * (inside.mean() + 1000) / 1000)
+    assert values["lung_mass_g"] == pytest.approx(volume_ml * (inside.mean() + 1000) / 1000)
 
 
 def test_thirds_are_counted_from_the_head() -> None:
@@ -132,14 +144,30 @@ def test_thirds_are_counted_from_the_head() -> None:
     hu = np.broadcast_to(hu[:, None, None], (11, 40, 40)).copy()
     mask = np.zeros(hu.shape, dtype=bool)
     mask[1:-1] = True
-    lungs = Lungs(mask, hu.astype(np.float32), (1, 1, 1), (20.0, 5.0, 5.0))
+    lungs = whole(mask, hu, (20.0, 5.0, 5.0))
     values = measure_lungs(Volume(hu, lungs.spacing_mm), lungs).values
     thirds = [values[f"{third}_mean_hu"] for third in ("upper", "middle", "lower")]
-    assert thirds == pytest.approx([-900, -700, -500])
+    assert thirds == pytest.approx([-900, -700, -500], rel=1e-5)
     assert values["lower_high_attenuation_share"] == 1
     assert values["upper_volume_share"] == pytest.approx(1 / 3)
-    assert values["contrast"] == 0
-    assert values["homogeneity_share"] == 1
+    assert values["contrast"] == pytest.approx(0, abs=1e-9)
+    assert values["homogeneity_share"] == pytest.approx(1)
+
+
+def test_density_does_not_follow_the_kernel(drawn: Phantom) -> None:
+    """Twice: as a soft kernel and as a sharp one with its noise would show one patient."""
+    rng = np.random.default_rng(8)
+    soft, sharp = (
+        Volume(np.clip(image, -1024, 3071).astype(np.int16), drawn.spacing_mm)
+        for image in (
+            ndimage.gaussian_filter(drawn.hu.astype(float), (0, 0.5, 0.5)),
+            drawn.hu + rng.normal(scale=60, size=drawn.hu.shape),
+        )
+    )
+    one, other = (measure_lungs(v, segment_lungs(v)).values for v in (soft, sharp))
+    for name in ("low_attenuation_share", "high_attenuation_share", "dense_share"):
+        assert one[name] == pytest.approx(other[name], abs=0.02), name
+    assert one["lung_volume_ml"] == pytest.approx(other["lung_volume_ml"], rel=0.01)
 
 
 def test_fibrosis_raises_density_at_the_rim_and_below() -> None:

@@ -15,7 +15,7 @@ from tidegauge.fvc.data.cohort import Cohort, Questions
 from tidegauge.fvc.data.folder import read_training
 from tidegauge.fvc.forecasters import laplace_draws
 from tidegauge.fvc.prognosis import LEVELS, faster_share, prognose
-from tidegauge.fvc.scans.segmentation import LungSlice
+from tidegauge.fvc.scans.pictures import LungSlice
 from tidegauge.fvc.solve import fit_model
 from tidegauge.fvc.store import save_model
 from tidegauge.report.fvc import page as module
