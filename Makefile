@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format slow sbc bench clean
+.PHONY: demo test check format slow sbc bench fuzz-dicom clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
@@ -32,6 +32,10 @@ sbc: $(STAMP)
 
 bench: $(STAMP)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+# Mutated DICOM series: none may crash, hang or go unnamed.
+fuzz-dicom: $(STAMP)
+	$(BIN)/python benchmarks/fuzz_dicom.py 1000
 
 $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)

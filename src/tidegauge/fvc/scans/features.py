@@ -7,7 +7,7 @@ voxels of a sharp kernel below -950 HU.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from tidegauge.fvc.scans.grid import smoothed
+from tidegauge.fvc.scans.plausibility import Effect, Finding, check_lungs
 from tidegauge.fvc.scans.segmentation import Lungs
 from tidegauge.fvc.scans.series import Volume
 
@@ -22,8 +23,6 @@ FloatArray = NDArray[np.floating]
 
 _EMPHYSEMA_BELOW_HU = -950
 _HIGH_ATTENUATION_HU = (-600, -250)
-_FEWEST_SLICES = 5  # fewer cannot tell a volume
-_CUT_SHARE = 0.4  # lungs this large in the first or last slice, against the largest, are cut off
 _RIM_MM = 12.0
 _GREY_LEVEL_HU = 50.0  # of the co-occurrence matrix
 _ENTROPY_STEP_HU = 16.0
@@ -76,43 +75,56 @@ _NEEDS_WHOLE_LUNGS = (
 )
 
 
-class Measured(NamedTuple):
-    """A value for every feature, NaN where there is none, and what the user should know."""
+@dataclass(frozen=True)
+class Measured:
+    """What a scan says.
+
+    Attributes
+    ----------
+    values : dict
+        A value for every feature, NaN where there is none.
+    findings : list of Finding
+        What speaks against them.
+    notes : list of str
+        What the reader left out or assumed.
+    """
 
     values: dict[str, float]
-    warnings: list[str]
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the scan cannot be trusted; then every value is missing."""
+        return any(finding.effect is Effect.REFUSED for finding in self.findings)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Notes and findings, one line each."""
+        return [*self.notes, *map(str, self.findings)]
 
 
 def measure_lungs(volume: Volume, lungs: Lungs) -> Measured:
-    """Measure every feature of `FEATURES`; what cannot be known or true is NaN with a warning."""
+    """Measure every feature of `FEATURES`; what cannot be known or true is NaN with a finding."""
+    findings = check_lungs(volume, lungs)
     lungs = replace(lungs, hu=_smoothed_inside(lungs))
     values = _density(lungs.hu[lungs.mask].astype(float)) | _thirds(lungs) | _texture(lungs)
     values |= _size(values["mean_hu"], lungs)
-    warnings = []
-    if why := _incomplete(volume, lungs):
-        warnings.append(f"{why}: volume, height, mass and thirds are missing")
+    effects = {finding.effect for finding in findings}
+    if Effect.REFUSED in effects:
+        values = dict.fromkeys(values, np.nan)
+    elif Effect.SIZE in effects:
         values |= dict.fromkeys(_NEEDS_WHOLE_LUNGS, np.nan)
     for name, feature in FEATURES.items():
         if not (feature.lowest <= values[name] <= feature.highest or np.isnan(values[name])):
-            warnings.append(
+            text = (
                 f"{name}={values[name]:.4g} {feature.unit} is outside "
-                f"{feature.lowest:g} to {feature.highest:g}: missing"
+                f"{feature.lowest:g} to {feature.highest:g} and missing"
             )
+            findings.append(Finding("out_of_range", text, Effect.NOTE))
             values[name] = np.nan
-    return Measured({name: values[name] for name in FEATURES}, warnings)
-
-
-def _incomplete(volume: Volume, lungs: Lungs) -> str:
-    """Say why the lungs are not there as a whole; empty if they are."""
-    if len(volume.hu) < _FEWEST_SLICES:
-        return f"{len(volume.hu)} slices"
-    areas = lungs.mask.sum(axis=(1, 2))
-    cut = [
-        end
-        for end, area in (("top", areas[0]), ("bottom", areas[-1]))
-        if area > _CUT_SHARE * areas.max()
-    ]
-    return f"lungs cut off at the {' and '.join(cut)} of the scan" if cut else ""
+    values = {name: values[name] for name in FEATURES}
+    return Measured(values, findings, list(volume.warnings))
 
 
 def _size(mean_hu: float, lungs: Lungs) -> dict[str, float]:

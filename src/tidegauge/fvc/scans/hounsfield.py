@@ -128,6 +128,7 @@ def _shrunk(hu: Image) -> Image:
     factor = -(-max(hu.shape) // _LARGEST_SIDE)
     if factor == 1:
         return hu
+    factor = min(factor, *hu.shape)
     rows, columns = (n // factor for n in hu.shape)
     blocks = hu[: rows * factor, : columns * factor].reshape(rows, factor, columns, factor)
     small: Image = blocks.mean(axis=(1, 3)).astype(np.int16)

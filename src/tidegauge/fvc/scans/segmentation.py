@@ -28,7 +28,7 @@ from tidegauge.fvc.scans.grid import (
     part_sizes,
     smoothed,
 )
-from tidegauge.fvc.scans.series import ScanError, Volume
+from tidegauge.fvc.scans.series import NoLungsError, Volume
 
 RIGHT, LEFT = 1, 2
 _TISSUE_HU = 40.0
@@ -108,7 +108,7 @@ def segment_lungs(volume: Volume) -> Lungs:
 
     Raises
     ------
-    ScanError
+    NoLungsError
         No lungs are found.
     """
     hu, blocks = block_means(volume)
@@ -150,8 +150,8 @@ class _Scan:
         return float(np.prod(self.spacing_mm)) / 1000
 
 
-def _no_lungs() -> ScanError:
-    return ScanError("no lungs found; check that this is a chest CT in Hounsfield units")
+def _no_lungs() -> NoLungsError:
+    return NoLungsError("no lungs found; check that this is a chest CT in Hounsfield units")
 
 
 def _gas_hu(around: FloatArray) -> float:

@@ -23,7 +23,7 @@ FloatArray = NDArray[np.float64]
 Image = NDArray[np.int16]
 
 AIR_HU = -1024
-_MOST_SLICES = 320  # more adds memory, not accuracy: every second, third ... is taken instead
+MOST_SLICES = 320  # more adds memory, not accuracy: neighbours are averaged instead
 _PARALLEL_COSINE = 0.95
 _UNEVEN_SHARE = 0.05  # gaps that differ more than this from the median are put on a regular grid
 # A gap this many times the median and this long is not filled: lungs change shape over less.
@@ -33,6 +33,12 @@ _STRAY_SLICES = 2  # so few beyond such a gap are no part of the scan
 
 class ScanError(InputError):
     """A scan that cannot be measured; the message names the file and the remedy."""
+
+
+class NoLungsError(ScanError):
+    """A scan that was read and shows no lungs."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -111,8 +117,7 @@ def arrange(slices: Sequence[SliceInfo]) -> Stack:
     if n_repeats := int((~is_first).sum()):
         warnings.append(f"{n_repeats} of {len(kept)} slices repeat a position and are left out")
     kept, heights = list(itertools.compress(kept, is_first)), heights[is_first]
-    step = -(-len(kept) // _MOST_SLICES)
-    return Stack(kept[::step], heights[::step], warnings)
+    return Stack(kept, heights, warnings)
 
 
 def _one_series(slices: list[SliceInfo], warnings: list[str]) -> list[SliceInfo]:
@@ -136,8 +141,10 @@ def _one_plane(slices: list[SliceInfo]) -> list[SliceInfo]:
     if not known:
         return slices
     normals = np.array([np.cross(o[:3], o[3:]) for _, o in known])
-    is_parallel = np.abs(normals @ normals.T) > _PARALLEL_COSINE
-    of_most = is_parallel[np.argmax(is_parallel.sum(axis=1))]
+    # Signs differ between exports of one plane: compare with the axis that most normals follow.
+    axis = np.linalg.eigh(normals.T @ normals)[1][:, -1]
+    nearest = normals[np.argmax(np.abs(normals @ axis))]
+    of_most = np.abs(normals @ nearest) > _PARALLEL_COSINE
     others = {id(s) for (s, _), same in zip(known, of_most, strict=True) if not same}
     return [s for s in slices if id(s) not in others]
 
@@ -186,8 +193,10 @@ def _counted_heights_mm(slices: list[SliceInfo], warnings: list[str]) -> FloatAr
     return -ranks * float(np.median(steps_mm))
 
 
-def assemble(stack: Stack, images: Sequence[Image]) -> Volume:
+def assemble(stack: Stack, images: list[Image]) -> Volume:
     """Put decoded images (one for each slice of the stack) on one regular grid.
+
+    The list is emptied as the grid is filled, so that a scan is in memory once.
 
     Raises
     ------
@@ -203,7 +212,7 @@ def assemble(stack: Stack, images: Sequence[Image]) -> Volume:
 
 
 def _same_grid(
-    slices: Sequence[SliceInfo], images: Sequence[Image], warnings: list[str]
+    slices: Sequence[SliceInfo], images: list[Image], warnings: list[str]
 ) -> tuple[Image, tuple[float, float]]:
     """Stack images; those of another size or pixel spacing are resampled to the commonest."""
     grids = [
@@ -222,7 +231,9 @@ def _same_grid(
         warnings.append(f"{n_odd} slices of another size or pixel spacing are resampled")
     main = slices[grids.index((shape, pixel_mm))]
     hu = np.empty((len(images), *shape), dtype=np.int16)
-    for index, (info, image, grid) in enumerate(zip(slices, images, grids, strict=True)):
+    images.reverse()
+    for index, (info, grid) in enumerate(zip(slices, grids, strict=True)):
+        image = images.pop()
         if grid == (shape, pixel_mm):
             hu[index] = image
             continue
@@ -295,7 +306,7 @@ def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Imag
         span = f"{gaps.min():.2f} to {gaps.max():.2f} mm"
         warnings.append(f"uneven slice spacing, {span}: set {step_mm:.2f} mm apart")
     depth = np.concatenate([[0.0], np.cumsum(gaps)])
-    n = min(round(depth[-1] / step_mm) + 1, 2 * _MOST_SLICES)
+    n = min(round(depth[-1] / step_mm) + 1, 2 * MOST_SLICES)
     at = np.interp(np.linspace(0, depth[-1], n), depth, np.arange(len(depth)))
     return hu[np.rint(at).astype(int)], float(depth[-1] / (n - 1)), missing_mm
 

@@ -434,14 +434,14 @@ def test_a_prone_patient_is_turned_over(tmp_path: Path, hu: NDArray[np.int16]) -
     np.testing.assert_array_equal(volume.hu, hu[:, ::-1, ::-1])
 
 
-def test_more_slices_than_needed_are_thinned_evenly(
+def test_more_slices_than_needed_are_averaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegauge.fvc.scans.series._MOST_SLICES", 20)
+    monkeypatch.setattr("tidegauge.fvc.scans.dicom.MOST_SLICES", 20)
     images = np.zeros((50, 4, 4), dtype=np.int16)
     images += np.arange(50, dtype=np.int16)[:, None, None] - 1000
-    volume = read_scan(write_slices(tmp_path / "scan", images, slice_mm=0.5))
-    np.testing.assert_array_equal(volume.hu, images[::3])
+    volume = read_scan(write_slices(tmp_path / "scan", images[:48], slice_mm=0.5))
+    np.testing.assert_array_equal(volume.hu, images[1:48:3])  # the middle of each three
     assert volume.spacing_mm[0] == pytest.approx(1.5)
 
 
