@@ -107,8 +107,9 @@ class Measured:
 def measure_lungs(volume: Volume, lungs: Lungs) -> Measured:
     """Measure every feature of `FEATURES`; what cannot be known or true is NaN with a finding."""
     findings = check_lungs(volume, lungs)
+    lungs = lungs.within(lungs.mask)
     lungs = replace(lungs, hu=_smoothed_inside(lungs))
-    values = _density(lungs.hu[lungs.mask].astype(float)) | _thirds(lungs) | _texture(lungs)
+    values = _density(lungs.hu[lungs.mask]) | _thirds(lungs) | _texture(lungs)
     values |= _size(values["mean_hu"], lungs)
     effects = {finding.effect for finding in findings}
     if Effect.REFUSED in effects:
@@ -145,7 +146,8 @@ def _smoothed_inside(lungs: Lungs) -> NDArray[np.float32]:
 
 
 def _density(hu: FloatArray) -> dict[str, float]:
-    mean, sd = float(hu.mean()), float(hu.std()) or np.nan
+    mean = float(hu.mean(dtype=np.float64))
+    sd = float(hu.std(dtype=np.float64)) or np.nan
     z = (hu - mean) / sd
     names = ("p10_hu", "p25_hu", "median_hu", "p75_hu", "p90_hu")
     percentiles = np.quantile(hu, [0.1, 0.25, 0.5, 0.75, 0.9])
@@ -155,8 +157,8 @@ def _density(hu: FloatArray) -> dict[str, float]:
         "mean_hu": mean,
         "sd_hu": sd,
         **dict(zip(names, map(float, percentiles), strict=True)),
-        "skewness": float(np.mean(z**3)),
-        "kurtosis": float(np.mean(z**4)) - 3,
+        "skewness": float(np.mean(z**3, dtype=np.float64)),
+        "kurtosis": float(np.mean(z**4, dtype=np.float64)) - 3,
         "low_attenuation_share": _mean(hu < _EMPHYSEMA_BELOW_HU),
         "high_attenuation_share": _high_attenuation(hu),
         "dense_share": _dense(hu),

@@ -97,6 +97,13 @@ def _sections(
         yield int(index), box, mask[index][box]
 
 
+def box_of(mask: Mask) -> tuple[slice, slice]:
+    """Return rows and columns between which the mask lies, in all slices."""
+    extents = (np.flatnonzero(mask.any(axis=axes)) for axes in ((0, 2), (0, 1)))
+    y, x = (slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0) for at in extents)
+    return y, x
+
+
 def part_sizes(labels: Labels, n: int) -> NDArray[np.int64]:
     """Return the voxels of each part by label, 0 for the background."""
     sizes = np.bincount(labels.ravel(), minlength=n + 1)

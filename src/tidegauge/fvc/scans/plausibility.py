@@ -105,6 +105,7 @@ def check_volume(volume_ml: float, person: Person) -> list[Finding]:
 
 def _wrong_place(lungs: Lungs) -> Iterator[Finding]:
     """Look for what is in the mask and is no lung, and lung that is not in it."""
+    lungs = lungs.within(lungs.body | lungs.mask)
     mask, hu = lungs.mask, smoothed(lungs.hu, lungs.spacing_mm)
     n = np.count_nonzero(mask)
     outside = np.count_nonzero(mask & ~lungs.body) / n

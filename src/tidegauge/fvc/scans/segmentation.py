@@ -6,7 +6,7 @@ alone: its edge, its vessels and its fibrosis.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from tidegauge.fvc.scans.grid import (
     Mask,
     Spacing,
     block_means,
+    box_of,
     closed,
     dilated,
     eroded,
@@ -87,6 +88,11 @@ class Lungs:
     blocks: tuple[int, int, int]
     spacing_mm: Spacing
 
+    def within(self, region: Mask) -> Lungs:
+        """Return the rows and columns that hold a region."""
+        box = (slice(None), *box_of(region))
+        return replace(self, side=self.side[box], body=self.body[box], hu=self.hu[box])
+
     @property
     def mask(self) -> Mask:
         """Both lungs."""
@@ -113,8 +119,24 @@ def segment_lungs(volume: Volume) -> Lungs:
     """
     hu, blocks = block_means(volume)
     z, y, x = (mm * k for mm, k in zip(volume.spacing_mm, blocks, strict=True))
-    scan = _Scan.of(hu, (z, y, x))
-    airways = dilated(find_airways(hu, scan.body, scan.spacing_mm), _AIRWAY_WALL_MM, (z, y, x))
+    smooth = smoothed(hu, (z, y, x))
+    body = find_body(smooth, (z, y, x))
+    if not body.any():
+        raise _no_lungs()
+    gas_hu, noise_hu = _gas_hu(hu[~body]), _noise_hu(hu, body & (np.abs(smooth) < 100))
+    # Work within the body alone: half of an image is air around it.
+    box = (slice(None), *box_of(body))
+    scan = _Scan(hu[box], smooth[box].copy(), body[box], (z, y, x), gas_hu, noise_hu)
+    del smooth
+    sides = np.zeros(hu.shape, dtype=np.uint8)
+    sides[box] = _find_sides(scan)
+    return Lungs(sides, body, hu, blocks, scan.spacing_mm)
+
+
+def _find_sides(scan: _Scan) -> NDArray[np.uint8]:
+    """Return 0, `RIGHT` or `LEFT` for each voxel."""
+    airways = find_airways(scan.hu, scan.body, scan.spacing_mm)
+    airways = dilated(airways, _AIRWAY_WALL_MM, scan.spacing_mm)
     air = (scan.smooth < _LUNG_BELOW_HU) & scan.body & ~airways
     pockets = _gas_pockets(scan, air)
     sides = _parted(_lung_parts(scan, air & ~pockets, pockets), scan)
@@ -122,12 +144,12 @@ def segment_lungs(volume: Volume) -> Lungs:
     for side in (RIGHT, LEFT):
         lung = _finished(sides == side, scan, free)
         sides[lung & (sides == 0)] = side
-    return Lungs(sides, scan.body, hu, blocks, scan.spacing_mm)
+    return sides
 
 
 @dataclass(frozen=True)
 class _Scan:
-    """A volume on the working grid: block means, the same smoothed, and what they say of it."""
+    """The body on the working grid: block means, the same smoothed, level of gas and noise."""
 
     hu: FloatArray
     smooth: FloatArray
@@ -135,15 +157,6 @@ class _Scan:
     spacing_mm: Spacing
     gas_hu: float
     noise_hu: float
-
-    @classmethod
-    def of(cls, hu: FloatArray, spacing_mm: Spacing) -> _Scan:
-        smooth = smoothed(hu, spacing_mm)
-        body = find_body(smooth, spacing_mm)
-        if not body.any():
-            raise _no_lungs()
-        noise_hu = _noise_hu(hu, body & (np.abs(smooth) < 100))
-        return cls(hu, smooth, body, spacing_mm, _gas_hu(hu[~body]), noise_hu)
 
     @property
     def voxel_ml(self) -> float:

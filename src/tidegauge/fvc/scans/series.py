@@ -327,4 +327,4 @@ def _to_patient_axes(
     turned = hu.transpose(best)
     flips = tuple(k for k, axis in enumerate(best) if directions[axis, k] * wanted[k] < 0)
     z, y, x = (spacing_mm[axis] for axis in best)
-    return np.ascontiguousarray(np.flip(turned, flips)), (z, y, x)
+    return np.flip(turned, flips), (z, y, x)  # a view: a scan is in memory once
