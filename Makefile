@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test coverage check format docs slow sbc bench fuzz faults clean
+.PHONY: demo test coverage check format docs slow sbc bench fuzz faults fuzz-dicom clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
@@ -47,6 +47,10 @@ faults: $(STAMP)
 
 bench: $(STAMP)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+# Mutated DICOM series: none may crash, hang or go unnamed.
+fuzz-dicom: $(STAMP)
+	$(BIN)/python benchmarks/fuzz_dicom.py 1000
 
 $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
