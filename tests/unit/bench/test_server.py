@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import os
@@ -26,16 +27,29 @@ from tidegauge.bench.server import ServerLimits, listen, make_app, make_server, 
 from tidegauge.errors import InputError
 
 
-@pytest.fixture(scope="module")
-def port(osic: Prepared) -> Iterator[int]:
-    """A server on a thread of this process, with small limits."""
+@contextlib.contextmanager
+def serving(prepared: Prepared, limits: ServerLimits) -> Iterator[int]:
+    """Serve from a thread of this process; yield the port."""
     bound = listen("127.0.0.1", 0)
-    server = make_server(make_app(osic.check, ServerLimits(8 * 2**20, 1.0)))
+    server = make_server(make_app(prepared.check, limits))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
     thread.start()
     yield bound.getsockname()[1]
     server.should_exit = True
     thread.join(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def port(osic: Prepared) -> Iterator[int]:
+    with serving(osic, ServerLimits(8 * 2**20)) as number:
+        yield number
+
+
+@pytest.fixture
+def hasty_port(osic: Prepared) -> Iterator[int]:
+    """A server that gives an upload one second."""
+    with serving(osic, ServerLimits(8 * 2**20, 1.0)) as number:
+        yield number
 
 
 def form(data: bytes, *, name: str = "file") -> bytes:
@@ -127,7 +141,8 @@ def test_declared_oversize_is_refused_before_the_body(port: int) -> None:
     assert "larger than" in body
 
 
-def test_slow_client_blocks_nobody_and_is_cut_off(osic: Prepared, port: int) -> None:
+def test_slow_client_blocks_nobody_and_is_cut_off(osic: Prepared, hasty_port: int) -> None:
+    port = hasty_port
     sample = (osic.public / "sample_submission.csv").read_bytes()
     slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(50)]
     for connection in slow:
