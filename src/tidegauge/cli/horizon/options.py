@@ -64,6 +64,11 @@ def runs_options(command: Command) -> Command:
     return runs_argument(decorated)
 
 
+def complete_method(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the methods, and variants of core with one option, that begin so."""
+    return [name for name in (*NAMES, *VARIANTS) if name.startswith(incomplete)]
+
+
 def sampler_options(command: Command) -> Command:
     """Add sizes of the chains; the command gets `sizes`, which has those that were given."""
 
@@ -154,6 +159,7 @@ def method_options(command: Command) -> Command:
     return click.option(
         "--method",
         metavar="NAME[:OPTION=VALUE,...]",
+        shell_complete=complete_method,
         help="regression: METR's, with its bootstrap. exact: each agent's own posterior, task "
         f"lengths taken as known. {_MODELS} A variant is written full:noise=student_t.  "
         "[default: core]",
