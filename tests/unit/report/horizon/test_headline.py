@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def name_offsets(trend: Band | None) -> dict[str, int]:
         row["agent"]: layer["mark"]["dy"]
         for layer in drawn["layer"]
         if layer["mark"]["type"] == "text"
-        for row in layer["data"]["values"]
+        for row in json.loads(layer["data"]["values"])
     }
 
 
@@ -30,8 +31,9 @@ def test_a_name_moves_off_the_line(pixels_below: int | None, places: set[int]) -
     trend = None
     if pixels_below is not None:  # ten doublings over the height of the chart
         log2 = 5.0 - pixels_below * 10 / SIZE.height
-        ordinals = np.array([day.toordinal() for day in DAYS], dtype=float)
-        trend = Band(ordinals, np.full(3, log2), None, ordinals[-1])
+        beyond = datetime.date(2025, 1, 1)  # right of the last name
+        ordinals = np.array([day.toordinal() for day in [*DAYS, beyond]], dtype=float)
+        trend = Band(ordinals, np.full(4, log2), None, ordinals[-1])
     offsets = name_offsets(trend)
     assert set(offsets) == {"agent-0", "agent-1", "agent-2"}
     assert set(offsets.values()) <= places
