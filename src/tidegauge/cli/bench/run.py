@@ -34,7 +34,12 @@ from tidegauge.progress import Progress
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
 @click.option("--runs", type=file_type, help="Record file; OUT/runs.jsonl by default.")
 @click.option("--success-at", type=float, help="Score that counts as success, not any medal.")
-@click.option("--mount", multiple=True, type=click.Path(path_type=Path), help="Show it, read-only.")
+@click.option(
+    "--mount",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Path shown to the agent, read-only.",
+)
 @click.option("--pass-env", multiple=True, metavar="NAME", help="Variable the agent keeps.")
 @leaderboard_option
 @seed_option

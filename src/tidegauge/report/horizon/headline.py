@@ -58,7 +58,7 @@ class Bar:
 
     @property
     def text(self) -> str:
-        """What is said on hovering, and by a screen reader."""
+        """Text on hovering, and of a screen reader."""
         ends = f"{duration_text(self.low)} to {duration_text(self.high)}"
         day = f", {self.date.isoformat()}" if self.date else ""
         return f"{self.agent}{day}: {duration_text(self.median)} ({ends})"

@@ -16,7 +16,7 @@ _METHODS = {
     "core": "Every task has a length in log2 minutes, drawn around its family's. Successful human "
     "runs measure it with one noise, estimates with another. An agent succeeds with probability "
     "logistic(alpha + beta × length), beta at most 0. All of it is inferred together, so that "
-    "doubt about the tasks' lengths is part of every interval. The horizon at a success rate is "
+    "the uncertainty of task lengths is part of every interval. The horizon at a success rate is "
     "the length at which the curve falls to it; points are posterior medians, intervals hold the "
     "central 95 % of all draws, those beyond the longest task included.",
     "regression": "One logistic regression per agent on the file's human minutes (log2), runs "
@@ -107,7 +107,7 @@ def _priors(settings: Mapping[str, Any]) -> list[Block]:
     ]
     caption = "Priors; lengths are log2 minutes, alpha and beta logits."
     if "sigma_horizon" in found:
-        caption += " Where a trend or pooling says where an agent lies, alpha has no other prior."
+        caption += " Under a trend or pooling, alpha has no prior of its own."
     return [Table(("parameter", "prior"), rows, caption)] if rows else []
 
 

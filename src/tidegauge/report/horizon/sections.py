@@ -139,7 +139,7 @@ def _shapes_table(found: StoredTrends) -> Table:
         "those released before it (future), less the best shape's, with the standard error of "
         "the difference. Weights stack the shapes so that their mixture predicts unseen agents "
         "best; pseudo-BMA is how likely each would come first with other agents of this kind. "
-        "Where the two disagree, the agents are too few to tell the shapes apart.",
+        "Where the two disagree, the agents are too few to distinguish the shapes.",
     )
 
 
@@ -203,7 +203,7 @@ def _multiverse_charts(found: StoredMultiverse, size: Size) -> dict[str, Any]:
 def _multiverse_section(found: StoredMultiverse) -> Section:
     universes = found.horizons["universe"].nunique()
     said = (
-        f"The same question asked in {universes:,} defensible ways. A box holds every universe "
+        f"The analysis under {universes:,} sets of choices. A box holds every universe "
         "that made the choice: its dot is the median, its bar the middle half, its line all."
     )
     blocks: list[Block] = [Text(said)]

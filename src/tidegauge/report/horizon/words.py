@@ -17,32 +17,32 @@ from tidegauge.report.page import Block, Facts, Finding, Findings, Remark, Text
 _CHECKS = {
     "r_hat": (
         "The chains agree",
-        "Chains that start apart must end up describing the same posterior; R-hat near 1 says so.",
+        "R-hat compares the variance between chains with that within; it is near 1 at convergence.",
     ),
     "ess_bulk": (
-        "Enough draws for the middle",
-        "Draws resemble their neighbours; this is how many independent ones the medians rest on.",
+        "Enough draws for the medians",
+        "Draws are autocorrelated; this is the number of independent ones with the same error.",
     ),
     "ess_tail": (
-        "Enough draws for the ends",
-        "The same for the 95 % intervals, which rest on the rarer draws.",
+        "Enough draws for the intervals",
+        "The effective number of draws in the tails, on which 95 % intervals rest.",
     ),
     "divergences": (
         "No divergent transitions",
         "Divergences mark regions that the sampler could not explore; estimates may be biased.",
     ),
     "other_modes": (
-        "Whether the posterior has another peak",
-        "Chains sent out from far apart look for one; its mass is the share of the posterior that "
+        "Other modes of the posterior",
+        "Chains from dispersed starts search for them; their mass is the share of the posterior that "
         "these numbers leave out.",
     ),
     "predictive_human_durations": (
-        "Human times look like the model's own",
-        "The fitted model would have produced human times of this centre and spread.",
+        "Human times agree with the model",
+        "Posterior predictive check of the mean and sd of human times.",
     ),
     "predictive_success_rates": (
-        "Success rates look like the model's own",
-        "Runs replicated from the fit should hold the rates seen in 95 of 100 cases.",
+        "Success rates agree with the model",
+        "Posterior predictive check: 95 % intervals of replicated runs should cover 95 % of the rates.",
     ),
     "difficulty_against_human_time": (
         "How far tasks moved from their human time",
@@ -82,12 +82,12 @@ def verdict(fit: HorizonResult) -> Block:
     failed = sum(check.passed is False for check in fit.findings)
     if failed:
         return Remark(
-            f"The sampler converged: the numbers are what the model says. But {failed} of the "
-            "checks below failed: the data hold something that the model does not, so read its "
-            "intervals as too narrow there."
+            f"The sampler converged: the numbers are the model's posterior. But {failed} of the "
+            "checks below failed: the model misses a feature of the data, so its "
+            "intervals may be too narrow."
         )
     return Text(
-        "The sampler converged: the numbers are what the model says of these runs. No check found "
+        "The sampler converged: the numbers are the model's posterior. No check found "
         "the data at odds with the model."
     )
 
@@ -147,7 +147,7 @@ def _model_blocks(trends: list[StoredTrend]) -> list[Block]:
     if joint:
         said += (
             f"The {joint[0].name} trend was fitted together with all the rest: agents scatter "
-            "around it, and doubt about tasks, agents and scatter is in its bands. "
+            "around it, and its bands include the uncertainty of tasks, agents and scatter. "
         )
     if len(joint) < len(trends):
         said += (
@@ -170,7 +170,7 @@ def _line_blocks(content: Content) -> list[Block]:
         "have a date here, all counted alike. It is not the joint trend model, and not a forecast."
     )
     said += (
-        " Its interval is the doubt about these agents' horizons alone, from a line through "
+        " Its interval is the uncertainty of these agents' horizons alone, from a line through "
         "each draw; how agents scatter around a trend is not in it. Horizons more "
         "than 64 times shorter or longer than any task count as that."
     )
