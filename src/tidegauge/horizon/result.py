@@ -490,5 +490,5 @@ class HorizonFit(HorizonResult):
     @property
     def _verdict(self) -> str:
         count = f"{self.sampler.chains} chains of {self.sampler.draws:,} draws"
-        said = "converged" if self.converged else "NOT CONVERGED: do not rely on these numbers"
-        return f"{self.method}: {said} ({count})"
+        state = "converged" if self.converged else "NOT CONVERGED: do not rely on these numbers"
+        return f"{self.method}: {state} ({count})"

@@ -1,4 +1,4 @@
-"""The best submission seen during a run: what the agent's last choice cost, for the operator."""
+"""Track the best valid submission of a run (for the operator only; the agent never sees it)."""
 
 from __future__ import annotations
 

@@ -83,14 +83,14 @@ def _paragraph(fit: HorizonResult) -> str:
     """Describe the model: the core, then what was added to it."""
     if not isinstance(fit, HorizonFit):
         return _METHODS[fit.method]
-    said = _METHODS["core"]
+    text = _METHODS["core"]
     added = [_OPTIONS[pair] for pair in fit.options.changed.items() if pair in _OPTIONS]
     if added:
-        said += " On top of this core model: " + " ".join(added)
+        text += " On top of this core model: " + " ".join(added)
     other = [name for name, prior in fit.settings["priors"].items() if _moved(name, plain(prior))]
     if other:
-        return f"{said} Priors that are not the default: {', '.join(other)}."
-    return f"{said} All priors are the default."
+        return f"{text} Priors that are not the default: {', '.join(other)}."
+    return f"{text} All priors are the default."
 
 
 def _moved(name: str, prior: Any) -> bool:

@@ -33,8 +33,8 @@ _CHECKS = {
     ),
     "other_modes": (
         "Other modes of the posterior",
-        "Chains from dispersed starts search for them; their mass is the share of the posterior that "
-        "these numbers leave out.",
+        "Chains from dispersed starts search for them; their mass is the share of the posterior "
+        "that these numbers leave out.",
     ),
     "predictive_human_durations": (
         "Human times agree with the model",
@@ -42,7 +42,7 @@ _CHECKS = {
     ),
     "predictive_success_rates": (
         "Success rates agree with the model",
-        "Posterior predictive check: 95 % intervals of replicated runs should cover 95 % of the rates.",
+        "Posterior predictive check: 95 % intervals of replicated runs cover about 95 % of rates.",
     ),
     "difficulty_against_human_time": (
         "How far tasks moved from their human time",
@@ -107,21 +107,21 @@ def _finding(check: Check) -> Finding:
 
 def headline_caption(content: Content) -> str:
     """Say what the marks of the headline chart are."""
-    said = "Dots are medians, bars 95 % intervals; an arrow marks a bar that goes on."
+    text = "Dots are medians, bars 95 % intervals; an arrow marks a bar that goes on."
     first = content.headlines[0]
     if content.is_dated and first.line is not None:
         fan = ", its bands hold 50 and 95 % of such lines, one a draw"
-        said += " The line is least squares through the medians"
-        said += f"{fan}." if first.line.fan is not None else "."
+        text += " The line is least squares through the medians"
+        text += f"{fan}." if first.line.fan is not None else "."
     elif content.is_dated and first.trend is not None:
-        said += (
+        text += (
             " The line is the median of the trend, its bands hold 50 and 95 % of its draws; "
             "dashed is extrapolated."
         )
     undated = [bar.agent for bar in first.bars if bar.date is None]
     if content.is_dated and undated:
-        said += f" Without a release date, and so not drawn: {', '.join(undated)}."
-    return f"{said} {WORK_UNITS}"
+        text += f" Without a release date, and so not drawn: {', '.join(undated)}."
+    return f"{text} {WORK_UNITS}"
 
 
 def trend_blocks(content: Content) -> list[Block]:
@@ -143,19 +143,19 @@ def _model_blocks(trends: list[StoredTrend]) -> list[Block]:
             pairs.append(("agents scatter around it by a factor of", f"{factor:.2g}"))
         blocks.append(Facts(pairs))
     joint = [trend for trend in trends if trend.name.startswith("joint")]
-    said = "The doubling time is that at the last release, with its 95 % interval. "
+    text = "The doubling time is that at the last release, with its 95 % interval. "
     if joint:
-        said += (
+        text += (
             f"The {joint[0].name} trend was fitted together with all the rest: agents scatter "
             "around it, and its bands include the uncertainty of tasks, agents and scatter. "
         )
     if len(joint) < len(trends):
-        said += (
+        text += (
             "The stacked trend mixes four shapes by how well they predict unseen agents; see "
             "Trends below. "
         )
-    said += "Its fan stands for the trend, not for the next agent, which may be off it."
-    return [*blocks, Text(said), *(date_table(trend) for trend in trends[:1])]
+    text += "Its fan stands for the trend, not for the next agent, which may be off it."
+    return [*blocks, Text(text), *(date_table(trend) for trend in trends[:1])]
 
 
 def _line_blocks(content: Content) -> list[Block]:
@@ -165,24 +165,24 @@ def _line_blocks(content: Content) -> list[Block]:
             Text("No trend: it needs release dates (--release-dates) of at least three agents.")
         ]
     n_agents = next(iter(lines.values())).n_agents
-    said = (
+    text = (
         f"The trend is descriptive: a straight line through the {n_agents} agents that happen to "
         "have a date here, all counted alike. It is not the joint trend model, and not a forecast."
     )
-    said += (
+    text += (
         " Its interval is the uncertainty of these agents' horizons alone, from a line through "
         "each draw; how agents scatter around a trend is not in it. Horizons more "
         "than 64 times shorter or longer than any task count as that."
     )
     pairs = [(f"doubling time at {rate[1:]} %", _line_text(line)) for rate, line in lines.items()]
-    return [Facts(pairs), Text(said)]
+    return [Facts(pairs), Text(text)]
 
 
 def _line_text(line: Trendline) -> str:
     if not 0 < line.doubling_months < np.inf:
         return "none: the line does not rise"
-    said = f"{line.doubling_months:.1f} months"
+    text = f"{line.doubling_months:.1f} months"
     if line.fastest_months is None or line.slowest_months is None:
-        return said
+        return text
     slowest = f"{line.slowest_months:.1f}" if np.isfinite(line.slowest_months) else "no doubling"
-    return f"{said} ({line.fastest_months:.1f} to {slowest})"
+    return f"{text} ({line.fastest_months:.1f} to {slowest})"
