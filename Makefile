@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test coverage check format docs slow sbc bench fuzz faults fuzz-dicom clean
+.PHONY: demo test coverage check format docs figures slow sbc bench fuzz faults fuzz-dicom clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
@@ -28,6 +28,17 @@ format: $(STAMP)
 # The pages that are made from the code.
 docs: $(STAMP)
 	$(BIN)/python -m tidegauge.cli.reference > docs/cli-reference.md
+	$(BIN)/python -m tidegauge.cli.python_reference > docs/python-api.md
+
+# The picture in README and the outputs of the notebook, from simulated runs.
+PICTURE := build/picture
+figures: $(STAMP)
+	$(BIN)/tidegauge horizon simulate --out $(PICTURE)/simulated --agents 8 --tasks 60
+	$(BIN)/tidegauge horizon fit $(PICTURE)/simulated/runs.jsonl --out $(PICTURE)/fit \
+		--release-dates $(PICTURE)/simulated/release_dates.yaml
+	$(BIN)/tidegauge horizon report $(PICTURE)/fit --charts $(PICTURE)/charts
+	cp $(PICTURE)/charts/horizons_p50_typical.svg docs/figures/horizons.svg
+	$(BIN)/python examples/run_notebook.py examples/horizon.ipynb
 
 # Simulation-based calibration, coverage over many data sets, and whole runs.
 slow: $(STAMP)

@@ -75,7 +75,7 @@ class LineProgress:
 
     @contextlib.contextmanager
     def step(self, label: str, total: float | None = None) -> Iterator[Step]:
-        """Begin a piece of work that speaks in lines."""
+        """Begin a piece of work that prints lines."""
         _say(f"{label} ...")
         yield _LineStep(label, total)
 

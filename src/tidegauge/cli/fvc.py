@@ -218,7 +218,11 @@ def predict_command(
 @click.option("--output", type=_file, required=True, help="Submission file to write.")
 @click.option("--time-limit", default="12h", show_default=True, help="Such as 12h, 30m or 90s.")
 @click.option("--validate-url", help="Also ask this validation server.")
-@click.option("--standing/--no-standing", default=True, help="Say where it stands in the end.")
+@click.option(
+    "--standing/--no-standing",
+    default=True,
+    help="Print the cross-validated score and medal odds in the end.",
+)
 @scans_option
 @table_option
 @workers_option

@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tidegauge")
 def cli() -> None:
-    """Read a level honestly from a few noisy measurements."""
+    """Time horizons of AI agents, ML competitions offline, lung-function forecasts."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

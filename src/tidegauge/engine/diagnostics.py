@@ -21,7 +21,7 @@ HIGH_K = 0.7  # Pareto k above which draws cannot be reweighted: the posterior m
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding: passed, failed, or (None) told for information only."""
+    """One finding: passed, failed, or (None) for information only."""
 
     name: str
     passed: bool | None

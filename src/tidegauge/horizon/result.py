@@ -110,8 +110,8 @@ class HorizonResult(ABC):
         success : float
             Success rate strictly between 0 and 1.
         kind : str
-            ``marginal`` for a random task of that length, ``typical`` for one that is as hard as
-            its length says. They differ where the model has difficulty beyond length.
+            ``marginal`` for a random task of that length, ``typical`` for one without residual
+            difficulty. They differ where the model has difficulty beyond length.
 
         Returns
         -------
@@ -490,5 +490,5 @@ class HorizonFit(HorizonResult):
     @property
     def _verdict(self) -> str:
         count = f"{self.sampler.chains} chains of {self.sampler.draws:,} draws"
-        said = "converged" if self.converged else "NOT CONVERGED: do not rely on these numbers"
-        return f"{self.method}: {said} ({count})"
+        state = "converged" if self.converged else "NOT CONVERGED: do not rely on these numbers"
+        return f"{self.method}: {state} ({count})"

@@ -1,4 +1,4 @@
-"""What can be wrong with one row of run records, each fault said on one line."""
+"""What can be wrong with one row of run records, each fault on one line."""
 
 from __future__ import annotations
 

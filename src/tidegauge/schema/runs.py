@@ -374,7 +374,7 @@ def _has_clean_names(record: RunRecord) -> bool:
 
 
 def _is_sound(record: RunRecord) -> bool:
-    """Check what decoding could not; the slow path says which value is wrong."""
+    """Check what decoding could not; the slow path finds which value is wrong."""
     score = record.score_binarized
     if score != 0 and score != 1:
         return False

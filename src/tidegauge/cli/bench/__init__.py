@@ -129,8 +129,16 @@ def prepare(
 @competition_argument
 @prepared_option
 @click.option("--out", type=folder_type, required=True, help="A new folder.")
-@click.option("--hours", type=float, default=12.0, show_default=True, help="The budget to tell.")
-@click.option("--steps", type=int, default=500, show_default=True, help="The budget to tell.")
+@click.option(
+    "--hours",
+    type=float,
+    default=12.0,
+    show_default=True,
+    help="Budget stated in the instructions.",
+)
+@click.option(
+    "--steps", type=int, default=500, show_default=True, help="Budget stated in the instructions."
+)
 def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: int) -> None:
     """Make the folder an agent works in.
 

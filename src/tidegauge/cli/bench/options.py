@@ -1,4 +1,4 @@
-"""What the commands of ``tidegauge bench`` share: options, and how they speak of a run."""
+"""What the commands of ``tidegauge bench`` share: options, and how they print a run."""
 
 from __future__ import annotations
 

@@ -39,7 +39,12 @@ from tidegauge.progress import Progress
 @click.option("--processes", type=click.IntRange(16), default=4096, show_default=True)
 @click.option("--gpus", is_flag=True, help="Show graphics devices to a bubblewrap sandbox.")
 @click.option("--success-at", type=float, help="Score that counts as success, not any medal.")
-@click.option("--mount", multiple=True, type=click.Path(path_type=Path), help="Show it, read-only.")
+@click.option(
+    "--mount",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Path shown to the agent, read-only.",
+)
 @click.option("--pass-env", multiple=True, metavar="NAME", help="Variable the agent keeps.")
 @leaderboard_option
 @seed_option

@@ -17,7 +17,13 @@ import click
 
 from tidegauge.cli.options import Choice, Command, runs_argument
 from tidegauge.errors import InputError
-from tidegauge.horizon.methods.registry import current_name, find_method, parse_variant
+from tidegauge.horizon.methods.registry import (
+    NAMES,
+    VARIANTS,
+    current_name,
+    find_method,
+    parse_variant,
+)
 from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, ModelChoice, resolve
 from tidegauge.horizon.model.options import CHOICES, HorizonOptions
 

@@ -20,7 +20,7 @@ _FOLDER = click.Path(path_type=Path)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--out", type=click.Path(path_type=Path), help="The page; DIR/report.html.")
 @click.option("--charts", type=click.Path(path_type=Path), help="Folder for PNG and SVG charts.")
-@click.option("--trend", type=_FOLDER, help="What horizon trend wrote, to stand on the page too.")
+@click.option("--trend", type=_FOLDER, help="What horizon trend wrote, for the page.")
 @click.option("--compare", type=_FOLDER, help="What horizon compare wrote.")
 @click.option("--multiverse", type=_FOLDER, help="What horizon multiverse wrote.")
 @quiet_option

@@ -28,7 +28,7 @@ _TICKS = 2**40
 
 @dataclass(slots=True)
 class TaskEntry:
-    """What every row of a task must agree on, and where it was first said."""
+    """What every row of a task must agree on, and where it was first stated."""
 
     family: str
     human_minutes: float

@@ -57,7 +57,7 @@ class Design:
     origin_day : float
         That mean date, as a proleptic ordinal day.
     agent_groups : tuple of str
-        Lab or model family of each agent. Empty where they are to be told from the names.
+        Lab or model family of each agent. Empty where they are to be read from the names.
     notes : tuple of str
         What was done about odd but valid input.
     """

@@ -141,8 +141,8 @@ def source_designs(design: Design) -> tuple[list[SourceDesign], list[str]]:
                 f"most {int(runs.max())} runs of an agent, {FEWEST_TASKS} of each are needed"
             )
         else:
-            told = _without_agents(design, runs < FEWEST_RUNS)
-            kept.append(SourceDesign(domain, subset_tasks(told, domain.tasks)))
+            enough = _without_agents(design, runs < FEWEST_RUNS)
+            kept.append(SourceDesign(domain, subset_tasks(enough, domain.tasks)))
     if not kept and not notes:
         notes.append("all tasks have one source: there is nothing to refit by it")
     return kept, notes

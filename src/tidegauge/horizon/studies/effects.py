@@ -119,7 +119,7 @@ def _pairs(outcomes: Sequence[Outcome], choice: str) -> list[_Pair]:
 
 
 def _context(universe: Universe, choice: str) -> frozenset[tuple[str, Level]]:
-    """Return all that must be alike; methods have choices of their own, averaged over."""
+    """Return the choices that pairs must share; those of one method alone are averaged over."""
     shared = universe.choices
     if choice == "method":
         shared = {name: shared[name] for name in SHARED}

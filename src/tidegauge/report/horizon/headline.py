@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import altair as alt
@@ -57,7 +58,7 @@ class Bar:
 
     @property
     def text(self) -> str:
-        """What is said on hovering, and by a screen reader."""
+        """Text on hovering, and of a screen reader."""
         ends = f"{duration_text(self.low)} to {duration_text(self.high)}"
         day = f", {self.date.isoformat()}" if self.date else ""
         return f"{self.agent}{day}: {duration_text(self.median)} ({ends})"
@@ -138,7 +139,7 @@ def date_chart(
         _dots(base, color=ACCENT).encode(y=alt.Y("median:Q", scale=scale)),
     ]
     if not size.narrow:
-        for (side, below), shown in _placed_labels(rows, ends, limits, size).items():
+        for (side, below), shown in _placed_labels(rows, trend, ends, limits, size).items():
             labels = alt.Chart(chart_data(shown)).mark_text(
                 align="left" if side > 0 else "right",
                 dx=_GAP_PX * side,
@@ -278,32 +279,46 @@ def _seconds(log2_minutes: float) -> float:
 
 
 def _placed_labels(
-    rows: Sequence[dict[str, Any]], ends: Sequence[float], limits: Range, size: Size
+    rows: Sequence[dict[str, Any]],
+    trend: Band | None,
+    ends: Sequence[float],
+    limits: Range,
+    size: Size,
 ) -> dict[tuple[int, int], list[dict[str, Any]]]:
     """Choose the names that can stand beside their dots without touching another, and where.
 
-    The longest horizons choose first; the others have their names on hovering.
+    The longest horizons choose first, where possible a place off the trend's line; names without a
+    place are shown on hovering.
     """
     low, high = (np.log(limit * SECONDS_PER_MINUTE) for limit in limits)
 
-    def across(row: dict[str, Any]) -> float:
-        return float((row["date"] - ends[0]) / (ends[1] - ends[0]) * size.width)
+    def across(date: float) -> float:
+        return float((date - ends[0]) / (ends[1] - ends[0]) * size.width)
 
     def down(seconds: float) -> float:
         return float((high - np.log(seconds)) / (high - low) * size.height)
 
-    # Dots and intervals are in the way from the start: left, right, top, bottom.
-    taken = [(across(r) - 5, across(r) + 5, down(r["high"]), down(r["low"])) for r in rows]
+    line = []  # left, right, top, bottom of small pieces
+    if trend is not None:
+        days = np.linspace(trend.days.min(), trend.days.max(), size.width // 4)
+        for day, log2 in zip(days, np.interp(days, trend.days, trend.log2), strict=True):
+            x, y = across(_day_milliseconds(float(day))), down(_seconds(log2))
+            line.append((x - 2, x + 2, y - 2, y + 2))
+    # Dots and intervals are in the way from the start.
+    taken = [
+        (across(r["date"]) - 5, across(r["date"]) + 5, down(r["high"]), down(r["low"]))
+        for r in rows
+    ]
     shown: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: -row["median"]):
         width = _CHARACTER_PX * len(row["agent"])
-        for side, below in _PLACES:
-            near = across(row) + _GAP_PX * side
+        for avoided, (side, below) in product([line, []], _PLACES):
+            near = across(row["date"]) + _GAP_PX * side
             left, right = sorted((near, near + width * side))
             middle = down(row["median"]) + below
             top, bottom = middle - _LINE_PX / 2, middle + _LINE_PX / 2
             free = not any(
-                left < b and a < right and top < d and c < bottom for a, b, c, d in taken
+                left < b and a < right and top < d and c < bottom for a, b, c, d in taken + avoided
             )
             if free and left > 0 and right < size.width + _OUTSIDE_PX:
                 taken.append((left, right, top, bottom))

@@ -145,7 +145,7 @@ def _horizons_section(content: Content) -> Section:
     if len(content.trend_names) > 1:
         choices.append(Choice("Trend", content.trend_names))
     same = (
-        "Typical is for a task that is as hard as its length says, marginal for a random task of "
+        "Typical is for a task without residual difficulty, marginal for a random task of "
         "that length."
     )
     if not content.kinds_differ:

@@ -16,7 +16,7 @@ _METHODS = {
     "core": "Every task has a length in log2 minutes, drawn around its family's. Successful human "
     "runs measure it with one noise, estimates with another. An agent succeeds with probability "
     "logistic(alpha + beta × length), beta at most 0. All of it is inferred together, so that "
-    "doubt about the tasks' lengths is part of every interval. The horizon at a success rate is "
+    "the uncertainty of task lengths is part of every interval. The horizon at a success rate is "
     "the length at which the curve falls to it; points are posterior medians, intervals hold the "
     "central 95 % of all draws, those beyond the longest task included.",
     "regression": "One logistic regression per agent on the file's human minutes (log2), runs "
@@ -83,14 +83,14 @@ def _paragraph(fit: HorizonResult) -> str:
     """Describe the model: the core, then what was added to it."""
     if not isinstance(fit, HorizonFit):
         return _METHODS[fit.method]
-    said = _METHODS["core"]
+    text = _METHODS["core"]
     added = [_OPTIONS[pair] for pair in fit.options.changed.items() if pair in _OPTIONS]
     if added:
-        said += " On top of this core model: " + " ".join(added)
+        text += " On top of this core model: " + " ".join(added)
     other = [name for name, prior in fit.settings["priors"].items() if _moved(name, plain(prior))]
     if other:
-        return f"{said} Priors that are not the default: {', '.join(other)}."
-    return f"{said} All priors are the default."
+        return f"{text} Priors that are not the default: {', '.join(other)}."
+    return f"{text} All priors are the default."
 
 
 def _moved(name: str, prior: Any) -> bool:
@@ -107,7 +107,7 @@ def _priors(settings: Mapping[str, Any]) -> list[Block]:
     ]
     caption = "Priors; lengths are log2 minutes, alpha and beta logits."
     if "sigma_horizon" in found:
-        caption += " Where a trend or pooling says where an agent lies, alpha has no other prior."
+        caption += " Under a trend or pooling, alpha has no prior of its own."
     return [Table(("parameter", "prior"), rows, caption)] if rows else []
 
 

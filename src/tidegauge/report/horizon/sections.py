@@ -96,7 +96,7 @@ def date_table(trend: StoredTrend) -> Table:
 
 
 def _trends_section(found: StoredTrends) -> Section:
-    said = (
+    text = (
         "Four shapes of the trend, each fitted jointly with all the rest, and their mixture. Dots "
         "are horizons measured without any trend, with twice their standard deviation; the line "
         "is dashed where it is extrapolated."
@@ -115,7 +115,7 @@ def _trends_section(found: StoredTrends) -> Section:
         ),
     ]
     tables = [_shapes_table(found), date_table(found.trends[STACKED])]
-    return Section("Trends", [Text(said), *figures, *tables], "trends")
+    return Section("Trends", [Text(text), *figures, *tables], "trends")
 
 
 def _shapes_table(found: StoredTrends) -> Table:
@@ -139,7 +139,7 @@ def _shapes_table(found: StoredTrends) -> Table:
         "those released before it (future), less the best shape's, with the standard error of "
         "the difference. Weights stack the shapes so that their mixture predicts unseen agents "
         "best; pseudo-BMA is how likely each would come first with other agents of this kind. "
-        "Where the two disagree, the agents are too few to tell the shapes apart.",
+        "Where the two disagree, the agents are too few to distinguish the shapes.",
     )
 
 
@@ -182,8 +182,8 @@ def _comparison_section(found: StoredComparison) -> Section:
         "of success. Differences are of the log score, paired, within each kind of folds.",
         keys=keys,
     )
-    said = "The same runs by other methods, and how well each predicts runs it has not seen."
-    return Section("Methods compared", [Text(said), switch, table], "compared")
+    text = "The same runs by other methods, and how well each predicts runs it has not seen."
+    return Section("Methods compared", [Text(text), switch, table], "compared")
 
 
 def _multiverse_charts(found: StoredMultiverse, size: Size) -> dict[str, Any]:
@@ -202,11 +202,11 @@ def _multiverse_charts(found: StoredMultiverse, size: Size) -> dict[str, Any]:
 
 def _multiverse_section(found: StoredMultiverse) -> Section:
     universes = found.horizons["universe"].nunique()
-    said = (
-        f"The same question asked in {universes:,} defensible ways. A box holds every universe "
+    text = (
+        f"The analysis under {universes:,} sets of choices. A box holds every universe "
         "that made the choice: its dot is the median, its bar the middle half, its line all."
     )
-    blocks: list[Block] = [Text(said)]
+    blocks: list[Block] = [Text(text)]
     wide, narrow = (_multiverse_charts(found, size) for size in (_BOXES, _BOXES_NARROW))
     if set(wide) == {"p50", "doubling"}:
         pairs = [(wide[name], narrow[name]) for name in ("p50", "doubling")]

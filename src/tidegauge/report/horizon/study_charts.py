@@ -186,7 +186,7 @@ def scores_chart(table: pd.DataFrame) -> alt.VConcatChart:
 
 
 def calibration_chart(table: pd.DataFrame) -> alt.ConcatChart:
-    """Draw how often runs succeeded against how often they were said to; size is their number."""
+    """Draw how often runs succeeded against the predicted probability; size is their number."""
     methods = list(dict.fromkeys(table["method"]))
     error = 2 * table["seen_se"].fillna(0)
     data = table[["by", "method", "predicted", "seen", "runs"]].assign(
@@ -234,14 +234,16 @@ def tasks_chart(table: pd.DataFrame, method: str) -> alt.HConcatChart:
                 "task": own["task_id"],
                 "seen": own["seen"] / own["runs"],
                 "expected": own["expected"] / own["runs"],
-                "sign": np.where(own["residual"] > 0, "easier than said", "harder than said"),
+                "sign": np.where(
+                    own["residual"] > 0, "easier than predicted", "harder than predicted"
+                ),
             }
         )
         colour = alt.Color(
             "sign:N",
             title=None,
             scale=alt.Scale(
-                domain=["easier than said", "harder than said"], range=[ACCENT, SECOND]
+                domain=["easier than predicted", "harder than predicted"], range=[ACCENT, SECOND]
             ),
         )
         base = alt.Chart(data).encode(

@@ -17,32 +17,32 @@ from tidegauge.report.page import Block, Facts, Finding, Findings, Remark, Text
 _CHECKS = {
     "r_hat": (
         "The chains agree",
-        "Chains that start apart must end up describing the same posterior; R-hat near 1 says so.",
+        "R-hat compares the variance between chains with that within; it is near 1 at convergence.",
     ),
     "ess_bulk": (
-        "Enough draws for the middle",
-        "Draws resemble their neighbours; this is how many independent ones the medians rest on.",
+        "Enough draws for the medians",
+        "Draws are autocorrelated; this is the number of independent ones with the same error.",
     ),
     "ess_tail": (
-        "Enough draws for the ends",
-        "The same for the 95 % intervals, which rest on the rarer draws.",
+        "Enough draws for the intervals",
+        "The effective number of draws in the tails, on which 95 % intervals rest.",
     ),
     "divergences": (
         "No divergent transitions",
         "Divergences mark regions that the sampler could not explore; estimates may be biased.",
     ),
     "other_modes": (
-        "Whether the posterior has another peak",
-        "Chains sent out from far apart look for one; its mass is the share of the posterior that "
-        "these numbers leave out.",
+        "Other modes of the posterior",
+        "Chains from dispersed starts search for them; their mass is the share of the posterior "
+        "that these numbers leave out.",
     ),
     "predictive_human_durations": (
-        "Human times look like the model's own",
-        "The fitted model would have produced human times of this centre and spread.",
+        "Human times agree with the model",
+        "Posterior predictive check of the mean and sd of human times.",
     ),
     "predictive_success_rates": (
-        "Success rates look like the model's own",
-        "Runs replicated from the fit should hold the rates seen in 95 of 100 cases.",
+        "Success rates agree with the model",
+        "Posterior predictive check: 95 % intervals of replicated runs cover about 95 % of rates.",
     ),
     "difficulty_against_human_time": (
         "How far tasks moved from their human time",
@@ -82,12 +82,12 @@ def verdict(fit: HorizonResult) -> Block:
     failed = sum(check.passed is False for check in fit.findings)
     if failed:
         return Remark(
-            f"The sampler converged: the numbers are what the model says. But {failed} of the "
-            "checks below failed: the data hold something that the model does not, so read its "
-            "intervals as too narrow there."
+            f"The sampler converged: the numbers are the model's posterior. But {failed} of the "
+            "checks below failed: the model misses a feature of the data, so its "
+            "intervals may be too narrow."
         )
     return Text(
-        "The sampler converged: the numbers are what the model says of these runs. No check found "
+        "The sampler converged: the numbers are the model's posterior. No check found "
         "the data at odds with the model."
     )
 
@@ -107,21 +107,21 @@ def _finding(check: Check) -> Finding:
 
 def headline_caption(content: Content) -> str:
     """Say what the marks of the headline chart are."""
-    said = "Dots are medians, bars 95 % intervals; an arrow marks a bar that goes on."
+    text = "Dots are medians, bars 95 % intervals; an arrow marks a bar that goes on."
     first = content.headlines[0]
     if content.is_dated and first.line is not None:
         fan = ", its bands hold 50 and 95 % of such lines, one a draw"
-        said += " The line is least squares through the medians"
-        said += f"{fan}." if first.line.fan is not None else "."
+        text += " The line is least squares through the medians"
+        text += f"{fan}." if first.line.fan is not None else "."
     elif content.is_dated and first.trend is not None:
-        said += (
+        text += (
             " The line is the median of the trend, its bands hold 50 and 95 % of its draws; "
             "dashed is extrapolated."
         )
     undated = [bar.agent for bar in first.bars if bar.date is None]
     if content.is_dated and undated:
-        said += f" Without a release date, and so not drawn: {', '.join(undated)}."
-    return f"{said} {WORK_UNITS}"
+        text += f" Without a release date, and so not drawn: {', '.join(undated)}."
+    return f"{text} {WORK_UNITS}"
 
 
 def trend_blocks(content: Content) -> list[Block]:
@@ -143,19 +143,19 @@ def _model_blocks(trends: list[StoredTrend]) -> list[Block]:
             pairs.append(("agents scatter around it by a factor of", f"{factor:.2g}"))
         blocks.append(Facts(pairs))
     joint = [trend for trend in trends if trend.name.startswith("joint")]
-    said = "The doubling time is that at the last release, with its 95 % interval. "
+    text = "The doubling time is that at the last release, with its 95 % interval. "
     if joint:
-        said += (
+        text += (
             f"The {joint[0].name} trend was fitted together with all the rest: agents scatter "
-            "around it, and doubt about tasks, agents and scatter is in its bands. "
+            "around it, and its bands include the uncertainty of tasks, agents and scatter. "
         )
     if len(joint) < len(trends):
-        said += (
+        text += (
             "The stacked trend mixes four shapes by how well they predict unseen agents; see "
             "Trends below. "
         )
-    said += "Its fan stands for the trend, not for the next agent, which may be off it."
-    return [*blocks, Text(said), *(date_table(trend) for trend in trends[:1])]
+    text += "Its fan stands for the trend, not for the next agent, which may be off it."
+    return [*blocks, Text(text), *(date_table(trend) for trend in trends[:1])]
 
 
 def _line_blocks(content: Content) -> list[Block]:
@@ -165,24 +165,24 @@ def _line_blocks(content: Content) -> list[Block]:
             Text("No trend: it needs release dates (--release-dates) of at least three agents.")
         ]
     n_agents = next(iter(lines.values())).n_agents
-    said = (
+    text = (
         f"The trend is descriptive: a straight line through the {n_agents} agents that happen to "
         "have a date here, all counted alike. It is not the joint trend model, and not a forecast."
     )
-    said += (
-        " Its interval is the doubt about these agents' horizons alone, from a line through "
+    text += (
+        " Its interval is the uncertainty of these agents' horizons alone, from a line through "
         "each draw; how agents scatter around a trend is not in it. Horizons more "
         "than 64 times shorter or longer than any task count as that."
     )
     pairs = [(f"doubling time at {rate[1:]} %", _line_text(line)) for rate, line in lines.items()]
-    return [Facts(pairs), Text(said)]
+    return [Facts(pairs), Text(text)]
 
 
 def _line_text(line: Trendline) -> str:
     if not 0 < line.doubling_months < np.inf:
         return "none: the line does not rise"
-    said = f"{line.doubling_months:.1f} months"
+    text = f"{line.doubling_months:.1f} months"
     if line.fastest_months is None or line.slowest_months is None:
-        return said
+        return text
     slowest = f"{line.slowest_months:.1f}" if np.isfinite(line.slowest_months) else "no doubling"
-    return f"{said} ({line.fastest_months:.1f} to {slowest})"
+    return f"{text} ({line.fastest_months:.1f} to {slowest})"
