@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test coverage check format docs figures slow sbc bench clean
+.PHONY: demo test coverage check format docs figures slow sbc bench fuzz faults fuzz-dicom clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
@@ -49,8 +49,19 @@ sbc: $(STAMP)
 	$(BIN)/python tests/slow/sbc.py docs/figures
 	$(BIN)/python tests/slow/sbc_full.py docs/figures
 
+# Spoiled inputs for every reader; faults at random moments of every command. Both write docs/reliability.md.
+fuzz: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/fuzz_readers.py 10000
+
+faults: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python tests/fault_runs.py 20
+
 bench: $(STAMP)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+# Mutated DICOM series: none may crash, hang or go unnamed.
+fuzz-dicom: $(STAMP)
+	$(BIN)/python benchmarks/fuzz_dicom.py 1000
 
 $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)

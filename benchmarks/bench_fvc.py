@@ -20,7 +20,7 @@ from tidegauge.fvc.data.folder import read_training
 from tidegauge.fvc.forecasters.hierarchical import Hierarchical
 from tidegauge.fvc.model.density import log_density, make_density
 from tidegauge.fvc.model.design import DEFAULT_PRIORS, design_cohort
-from tidegauge.fvc.solve import solve
+from tidegauge.fvc.solver import solve
 from tidegauge.simulate.osic import simulate_cohort, write_input
 
 CALLS = 2000

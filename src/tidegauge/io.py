@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -22,7 +22,8 @@ from tidegauge.errors import InputError
 from tidegauge.system import file_lock, folder_lock, is_alive
 
 _COMMITTING = ".tidegauge-commit"
-_STALE = ".stale"
+_NOTE = ".commit"
+_MAX_YAML_CHARACTERS = 2**20  # files of options and dates; a longer one takes minutes to parse
 _STAGING_PREFIX = ".tidegauge-staging-"
 
 
@@ -59,7 +60,11 @@ def read_yaml(path: Path) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as handle:
+            text = handle.read(_MAX_YAML_CHARACTERS + 1)
+        if len(text) > _MAX_YAML_CHARACTERS:
+            raise ValueError(f"longer than {_MAX_YAML_CHARACTERS:,} characters")
+        return yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())  # YAML explains itself over several lines
         raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error
@@ -111,6 +116,7 @@ def _atomic_handle(
             os.fsync(handle.fileno())
         os.chmod(name, _permissions(path))
         os.replace(name, path)
+        _flush_to_disk(path.parent)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
@@ -132,8 +138,8 @@ def atomic_folder(folder: Path | str, *, owned: Sequence[str] = ()) -> Iterator[
 
     Files and folders named in `owned` that the block did not write are removed, so that nothing
     of an older result stays beside the new one; all others stay. A kill before the end leaves the
-    old files; a kill during the handful of renames is completed by the next `finish_commit` of
-    that folder, which every reader and writer here calls first.
+    old files; a kill during the handful of renames is completed by the next writer, and until
+    then readers refuse the folder (`check_complete`).
     """
     folder = make_folder(Path(folder))
     finish_commit(folder)
@@ -145,56 +151,116 @@ def atomic_folder(folder: Path | str, *, owned: Sequence[str] = ()) -> Iterator[
         for path in staging.rglob("*"):
             if path.is_file():
                 _flush_to_disk(path)
-        with folder_lock(folder):
-            _complete(folder)  # another writer's, killed half-way
-            stale = "\0".join(_stale_names(folder, staging, owned))
-            (staging / _STALE).write_text(stale, encoding="utf-8")
-            _flush_to_disk(staging / _STALE)
+        with _refusals(folder), folder_lock(folder):
+            _settle_commit(folder)  # another writer's, killed half-way
+            _write_commit_note(folder, staging, owned)
             os.rename(staging, folder / _COMMITTING)  # from here on the new files win
-            _complete(folder)
+            _settle_commit(folder)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
+
+
+def finish_commit(folder: Path | str) -> None:
+    """Complete a replacement that a kill interrupted half-way; for writers of the folder only."""
+    folder = Path(folder)
+    if os.path.lexists(folder / _COMMITTING):
+        with folder_lock(folder):
+            _settle_commit(folder)
+
+
+def check_complete(folder: Path | str) -> None:
+    """Refuse to read a folder whose replacement was interrupted half-way; change nothing.
+
+    Raises
+    ------
+    InputError
+        Some of its files are of the older result and some of the newer.
+    """
+    if os.path.lexists(Path(folder, _COMMITTING)):
+        raise InputError(
+            f"{folder}: writing it was interrupted, so its files are of two results; "
+            "run the command that wrote it again"
+        )
+
+
+def _write_commit_note(folder: Path, staging: Path, owned: Sequence[str]) -> None:
+    """Write down what the commit removes, and which folder it is.
+
+    The inode identifies a commit made here: one that an archive or a copy brought has another.
+    """
+    note = "\0".join([_identity(staging), *_stale_names(folder, staging, owned)])
+    (staging / _NOTE).write_text(note, encoding="utf-8")
+    _flush_to_disk(staging / _NOTE)
+
+
+def _identity(folder: Path) -> str:
+    status = os.lstat(folder)
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def _stale_names(folder: Path, staging: Path, owned: Sequence[str]) -> list[str]:
     """List what an older result has and the new one does not, inside owned folders too."""
     stale = [name for name in owned if not (staging / name).exists()]
     for name in owned:
-        if (staging / name).is_dir():
+        if (staging / name).is_dir() and not (folder / name).is_symlink():
             older = sorted(path.relative_to(folder) for path in (folder / name).rglob("*"))
             stale += [str(path) for path in older if not (staging / path).exists()]
     return stale
 
 
-def finish_commit(folder: Path | str) -> None:
-    """Complete a replacement that a kill interrupted half-way; otherwise do nothing."""
-    folder = Path(folder)
-    if (folder / _COMMITTING).is_dir():
-        with folder_lock(folder):
-            _complete(folder)
+def _settle_commit(folder: Path) -> None:
+    """Complete the commit in `folder`; can be interrupted anywhere and done again.
 
-
-def _complete(folder: Path) -> None:
-    """Move the committed files into place; can be interrupted anywhere and done again."""
+    One that was not made by a writer here is discarded: its names are not to be trusted.
+    """
     committing = folder / _COMMITTING
-    if not committing.is_dir():
+    if not os.path.lexists(committing):
         return
-    with contextlib.suppress(FileNotFoundError):
-        for name in (committing / _STALE).read_text(encoding="utf-8").split("\0"):
-            if name:
-                _remove(folder / name)
-    for path in sorted(committing.rglob("*")):
-        if path == committing / _STALE:
-            continue
-        target = folder / path.relative_to(committing)
-        if target.is_dir() != path.is_dir():
-            _remove(target)
-        if path.is_dir():
-            target.mkdir(exist_ok=True)
-        else:
-            os.replace(path, target)
+    stale = _stale_of(committing)
+    if stale is None:
+        _remove(committing)
+        return
+    for name in stale:
+        if not _leads_through_link(folder, name):
+            _remove(folder / name)
+    _move_into(committing, folder)
     shutil.rmtree(committing)
+    _flush_to_disk(folder)
+
+
+def _stale_of(committing: Path) -> list[str] | None:
+    """Return the names that a commit of ours removes; None if it is not ours."""
+    note = committing / _NOTE
+    if committing.is_symlink() or not committing.is_dir() or note.is_symlink():
+        return None
+    try:
+        identity, *stale = note.read_text(encoding="utf-8").split("\0")
+    except (OSError, UnicodeDecodeError):
+        return None
+    outside = [name for name in stale if Path(name).is_absolute() or ".." in Path(name).parts]
+    return None if outside or identity != _identity(committing) else stale
+
+
+def _leads_through_link(folder: Path, name: str) -> bool:
+    return any((folder / parent).is_symlink() for parent in list(Path(name).parents)[:-1])
+
+
+def _move_into(source: Path, target: Path) -> None:
+    """Move the files of one folder over those of another; links in the target are replaced."""
+    for path in sorted(source.iterdir()):
+        place = target / path.name
+        if path.name == _NOTE:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            if place.is_symlink() or not place.is_dir():
+                _remove(place)
+                place.mkdir()
+            _move_into(path, place)
+        else:
+            if place.is_dir() and not place.is_symlink():
+                _remove(place)
+            os.replace(path, place)
 
 
 def _remove(path: Path) -> None:
@@ -213,6 +279,15 @@ def _remove_abandoned_staging(folder: Path) -> None:
 
 
 def _flush_to_disk(path: Path) -> None:
+    """Make a file's bytes, or a folder's names, survive a power cut."""
+    if path.is_dir():
+        if os.name == "posix":  # Windows opens no folders, and writes their names through
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        return
     with open(path, "rb+") as handle:  # Windows flushes only what could be written to
         os.fsync(handle.fileno())
 
@@ -256,26 +331,55 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def append_line(path: Path | str, line: str) -> None:
-    """Append one whole line, safe beside other writers.
+    """Append one whole line, safe beside other writers; see `append_lines`."""
+    append_lines(path, lambda held: [line])
 
-    A half line that a killed writer left at the end is closed first, so it can never swallow the
-    new record.
+
+def append_lines(path: Path | str, lines_to_add: Callable[[BinaryIO], Sequence[str]]) -> int:
+    """Append whole lines under a lock, all or none, on disk when this returns; return how many.
+
+    Parameters
+    ----------
+    lines_to_add : callable
+        Given the file at its start, while no other writer can change it, returns the lines.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written, or the disk is full: it is then as it was before.
     """
     path = Path(path)
     make_folder(path.parent)
-    data = line.rstrip("\n").encode() + b"\n"
-    if b"\n" in data[:-1]:
-        raise ValueError("append_line takes a single line")
-    with _refusals(path):
-        handle = open(path, "ab+")  # noqa: SIM115 - closed below
-    with handle, file_lock(handle.fileno()):
-        if handle.seek(0, os.SEEK_END) > 0:
-            handle.seek(-1, os.SEEK_END)
-            if handle.read(1) != b"\n":
-                data = b"\n" + data
-        handle.write(data)
-        handle.flush()
+    with _refusals(path), open(path, "ab+") as handle, file_lock(handle.fileno()):
+        size = handle.seek(0, os.SEEK_END)
+        handle.seek(0)
+        lines = [line.rstrip("\n") for line in lines_to_add(cast(BinaryIO, handle))]
+        if any("\n" in line for line in lines):
+            raise ValueError("each must be a single line")
+        if lines:
+            # A half line that a killed writer left is closed first: it must not swallow ours.
+            start = b"" if size == 0 or _last_byte(handle) == b"\n" else b"\n"
+            _write_or_restore(handle, start + "".join(f"{line}\n" for line in lines).encode(), size)
+        if size == 0:
+            _flush_to_disk(path.parent)  # the file's name
+    return len(lines)
+
+
+def _last_byte(handle: IO[bytes]) -> bytes:
+    handle.seek(-1, os.SEEK_END)
+    return handle.read(1)
+
+
+def _write_or_restore(handle: IO[bytes], data: bytes, size: int) -> None:
+    """Write all of `data` at the end, or cut the file back to `size` and raise."""
+    try:
+        # Not through the buffer, which would try again what failed when it is closed.
+        while data:
+            data = data[os.write(handle.fileno(), data) :]
         os.fsync(handle.fileno())
+    except BaseException:
+        os.ftruncate(handle.fileno(), size)
+        raise
 
 
 def sha256_of(path: Path | str) -> str:

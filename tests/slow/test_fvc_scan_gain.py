@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegauge.fvc.crossval import NESTED, crossval
-from tidegauge.fvc.data.folder import add_scans, read_training
+from tidegauge.fvc.data.folder import add_features, read_training
+from tidegauge.fvc.validation import NESTED, crossval
 from tidegauge.simulate.osic import simulate_cohort, write_input
 
 
@@ -19,9 +19,11 @@ def test_nested_score_with_scans_beats_tables_by_two_standard_errors(
     folder = tmp_path / "input"
     # At 176 patients the gain is about two standard errors and which side of them is the seed's
     # doing; at this size the question has an answer.
-    write_input(simulate_cohort(n_patients=400, seed=11), folder, scans=True, seed=11)
+    write_input(
+        simulate_cohort(n_patients=400, seed=11, scan_correlation=0.6), folder, scans=True, seed=11
+    )
     tables = read_training(folder)
-    scans = add_scans(tables, folder / "train")
+    scans = add_features(tables, folder, "train")
     with_scans, without = (
         crossval(cohort, repeats=1, seed=11).per_patient()[NESTED] for cohort in (scans, tables)
     )

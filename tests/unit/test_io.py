@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import multiprocessing
 import os
 import random
 import signal
 import stat
+import subprocess
 import time
 from pathlib import Path
 
@@ -19,10 +21,12 @@ from tidegauge.io import (
     atomic_folder,
     atomic_write,
     atomic_write_bytes,
+    check_complete,
     check_writable,
     finish_commit,
     make_folder,
     open_binary,
+    read_yaml,
     sha256_of,
 )
 
@@ -163,6 +167,93 @@ def test_append_line_ends_every_line_and_closes_a_half_one(tmp_path: Path) -> No
         append_line(path, "four\nfive")
 
 
+def test_a_full_disk_leaves_the_records_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs.jsonl"
+    append_line(path, "one")
+    write = os.write
+
+    def full_after_three_bytes(descriptor: int, data: bytes) -> int:
+        if len(data) <= 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:3])
+
+    monkeypatch.setattr(os, "write", full_after_three_bytes)
+    with pytest.raises(InputError, match="No space left"):
+        append_line(path, "a long line")
+    monkeypatch.undo()
+    assert path.read_text() == "one\n"
+    append_line(path, "two")
+    assert path.read_text() == "one\ntwo\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_disk_that_is_full_while_appending_tears_no_line(tmp_path: Path) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "x", tmp_path]).returncode:
+        pytest.skip("may not mount here")
+    try:
+        path = tmp_path / "runs.jsonl"
+        line = "x" * 999
+        with pytest.raises(InputError, match="No space left"):  # noqa: PT012
+            for _ in range(100):
+                append_line(path, line)
+        assert set(path.read_text().splitlines()) == {line}
+        assert path.read_bytes().endswith(b"\n")
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def hostile_commit(folder: Path, outside: Path) -> None:
+    """A result folder as an archive could bring it: its commit names and links lead outside."""
+    commit = folder / ".tidegauge-commit"
+    (commit / "link").mkdir(parents=True)
+    (commit / "link" / "victim.txt").write_text("overwritten")
+    (commit / "a.txt").write_text("planted")
+    (folder / "link").symlink_to(outside)
+    names = "\0".join([str(outside / "tree"), "../outside/victim.txt"])
+    (commit / ".stale").write_text(names)  # as it was called before
+    (commit / ".commit").write_text(f"0:0\0{names}")
+
+
+def test_opening_or_writing_a_hostile_folder_touches_nothing_outside(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    (outside / "tree").mkdir(parents=True)
+    (outside / "tree" / "file.txt").write_text("mine")
+    (outside / "victim.txt").write_text("mine")
+    hostile_commit(folder, outside)
+    before = contents(outside)
+    with pytest.raises(InputError, match="interrupted"):
+        check_complete(folder)
+    assert (folder / ".tidegauge-commit" / "a.txt").exists()
+    write_result(folder, "1", plots=("p.png",))
+    assert contents(outside) == before
+    assert not (folder / ".tidegauge-commit").exists()
+    assert (folder / "a.txt").read_text() == "1"
+
+
+def test_a_commit_moves_nothing_through_links_even_where_it_is_ours(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    for place in (outside, folder):
+        place.mkdir()
+    (outside / "p.png").write_text("mine")
+    (folder / "plots").symlink_to(outside)
+    (folder / "a.txt").symlink_to(outside / "p.png")
+    write_result(folder, "1", plots=("p.png", "q.png"))
+    assert contents(outside) == {"p.png": "mine"}
+    assert (folder / "plots" / "p.png").read_text() == "1"
+    assert (folder / "a.txt").read_text() == "1"
+
+
+def test_yaml_that_is_too_long_or_nested_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "options.yaml"
+    for text in ("a: " + "x" * 2**20, "[" * 5_000, "a: [1"):
+        path.write_text(text)
+        with pytest.raises(InputError, match="not readable as YAML") as raised:
+            read_yaml(path)
+        assert "\n" not in str(raised.value)
+
+
 def test_sha256_of_the_empty_file_is_the_known_one(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     assert sha256_of(tmp_path / "empty").startswith("e3b0c44298fc1c149afbf4c8996fb924")
@@ -221,14 +312,18 @@ def test_a_kill_between_renames_is_completed(tmp_path: Path, moved: int) -> None
     commit = tmp_path / ".tidegauge-commit"
     (commit / "plots").mkdir(parents=True)
     (tmp_path / "gone.txt").write_text("old")
-    (commit / ".stale").write_text("gone.txt\0never-there.txt")
+    inode = f"{commit.stat().st_dev}:{commit.stat().st_ino}"
+    (commit / ".commit").write_text(f"{inode}\0gone.txt\0never-there.txt")
     files = ("a.txt", "b.txt", "plots/p.png")
     for i, name in enumerate(files):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("new" if i < moved else "old")
         if i >= moved:
             (commit / name).write_text("new")
+    with pytest.raises(InputError, match="interrupted"):
+        check_complete(tmp_path)
     finish_commit(tmp_path)
+    check_complete(tmp_path)
     assert contents(tmp_path) == dict.fromkeys(files, "new")
     finish_commit(tmp_path)  # and doing it again does nothing
     assert contents(tmp_path) == dict.fromkeys(files, "new")

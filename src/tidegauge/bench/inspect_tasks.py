@@ -9,7 +9,6 @@ steps after every call, and the scorer is the grader. Needs the extra ``inspect`
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import shlex
 import tempfile
@@ -36,13 +35,18 @@ from pydantic import BaseModel
 
 from tidegauge.bench.competition_folder import Prepared, open_prepared
 from tidegauge.bench.competitions.registry import get_competition
-from tidegauge.bench.grade import grade_submission
-from tidegauge.bench.prepare import simulate_and_prepare
-from tidegauge.bench.run.isolation import Isolation, agent_environment, choose_isolation
-from tidegauge.bench.run.process import PORTS, AgentProcess, start_agent
-from tidegauge.bench.run.workspace import SUBMISSION, Limits, make_workspace, read_agents_file
-from tidegauge.bench.server import make_app, serving, unix_socket
-from tidegauge.schema.submission import MAX_BYTES
+from tidegauge.bench.grading import grade_submission
+from tidegauge.bench.preparation import simulate_and_prepare
+from tidegauge.bench.run.isolation import (
+    agent_environment,
+    choose_isolation,
+    give_workspace,
+    make_isolation,
+)
+from tidegauge.bench.run.options import Limits
+from tidegauge.bench.run.process import PORTS, AgentGoneError, AgentProcess, open_place
+from tidegauge.bench.run.workspace import SUBMISSION, make_workspace, read_agents_file
+from tidegauge.bench.server import listen, validating
 
 _BEGAN, _STEPS = "tidegauge_began", "tidegauge_steps"
 _simulated: dict[str, tempfile.TemporaryDirectory[str]] = {}
@@ -179,11 +183,8 @@ def competition_grade(name: str, folder: str) -> Scorer:
     async def score(state: TaskState, target: Target) -> Score:
         prepared = open_prepared(get_competition(name), Path(folder))
         data = await _read_submission()
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / SUBMISSION.name
-            if data is not None:
-                path.write_bytes(data)
-            report = grade_submission(prepared, path).report(prepared)
+        found: Path | bytes = SUBMISSION / "nothing" if data is None else data
+        report = grade_submission(prepared, found).report(prepared)
         report["submission_path"] = str(SUBMISSION)
         report["steps_used"] = store().get(_STEPS, 0)
         return Score(
@@ -213,26 +214,27 @@ class CompetitionSandbox(SandboxEnvironment):  # type: ignore[misc]
         self._open = contextlib.ExitStack()
         self._busy = asyncio.Lock()
         place = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="tidegauge-")))
-        place.chmod(0o755)
-        self._workspace = make_workspace(prepared, place / "workspace")
-        unix, path = self._open.enter_context(unix_socket())
-        self._open.enter_context(serving(make_app(prepared.check), [unix]))
-        isolation = Isolation(kind, (), (prepared.private,))
+        isolation = make_isolation(kind, hidden=(prepared.private,))
+        if isolation.kind == "user" and not isolation.namespaces:
+            place.chmod(0o711)
+        self._workspace = make_workspace(prepared, place / "workspace", link=kind != "none")
+        give_workspace(self._workspace, isolation)
+        own_network = isolation.has_own_network
+        sockets = [] if own_network else [listen("127.0.0.1", 0)]
+        validator = self._open.enter_context(validating(prepared, sockets))
         environment = agent_environment(
             isolation,
             workspace=self._workspace,
             private=prepared.private,
-            extra={"SERVER_URL": f"http://127.0.0.1:{PORTS[0]}"},
+            extra={"SERVER_URL": validator.url or f"http://127.0.0.1:{PORTS[0]}"},
         )
         self._agent: AgentProcess = self._open.enter_context(
-            start_agent(
-                "exec sleep infinity",
+            open_place(
                 isolation=isolation,
                 workspace=self._workspace,
                 environment=environment,
-                validator=path if isolation.has_own_network else None,
+                validator=validator.path if own_network else None,
                 logs=place,
-                steps=False,
             )
         )
 
@@ -276,19 +278,18 @@ class CompetitionSandbox(SandboxEnvironment):  # type: ignore[misc]
         line = shlex.join(cmd)
         if env:
             line = shlex.join(["/usr/bin/env", *(f"{k}={v}" for k, v in env.items())]) + " " + line
-        if input is not None:
-            data = input.encode() if isinstance(input, str) else input
-            line = f"echo {base64.b64encode(data).decode()} | base64 -d | {line}"
+        given = input.encode() if isinstance(input, str) else input or b""
         if cwd is not None:
             line = f"cd {shlex.quote(cwd)} && {line}"
         seconds = float(timeout or 12 * 3600)
         async with self._busy:
-            self._agent.send_control({"run": line, "seconds": seconds})
-            answer = await asyncio.to_thread(self._agent.receive_control, seconds + 5)
-        if answer is None or "exit_code" not in answer:
+            try:
+                answer = await asyncio.to_thread(self._agent.run, line, seconds + 5, given)
+            except AgentGoneError:
+                raise RuntimeError("the sandbox has ended: a command killed it") from None
+        if answer is None or answer.exit_code is None:
             raise TimeoutError("the command did not end in time")
-        code = int(answer["exit_code"])
-        return ExecResult(code == 0, code, answer["output"], "")
+        return ExecResult(answer.exit_code == 0, answer.exit_code, answer.output, "")
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
         """Write a file from inside, so that no link can lead out."""
@@ -308,7 +309,9 @@ class CompetitionSandbox(SandboxEnvironment):  # type: ignore[misc]
         if ".." in path.parts:
             raise FileNotFoundError(file)
         private = self._prepared.private
-        data = read_agents_file(self._workspace, path, private=private, max_bytes=MAX_BYTES)
+        data = read_agents_file(
+            self._workspace, path, private=private, max_bytes=self._prepared.max_bytes
+        )
         if data is None:
             raise FileNotFoundError(file)
         return data.decode() if text else data

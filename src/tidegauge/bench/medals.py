@@ -12,6 +12,7 @@ import numpy as np
 
 from tidegauge.bench.competitions.base import Answers, Columns, Competition, Thresholds
 from tidegauge.errors import InputError
+from tidegauge.schema.faults import show_value
 
 BOOTSTRAP_DRAWS = 2000
 
@@ -69,21 +70,22 @@ def _read_scores(path: Path) -> list[float]:
             names = [name for name in reader.fieldnames or () if name.strip().lower() == "score"]
             if not names:
                 raise InputError(f"{path}: has no column `score`; give a leaderboard with one")
-            scores = []
-            for row in reader:
-                value = float(row[names[0]])
-                if not math.isfinite(value):
-                    raise ValueError
-                scores.append(value)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"{path}:{reader.line_num}: score={row[names[0]]!r} is no number; drop the row"
-        ) from None
-    except (OSError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
+            scores = [_finite_score(path, reader.line_num, row[names[0]]) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read ({error}); give a CSV file") from error
     if not scores:
         raise InputError(f"{path}: holds no team; give a leaderboard with scores")
     return scores
+
+
+def _finite_score(path: Path, line: int, text: str | None) -> float:
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{path}:{line}: score={show_value(text)} is no number; drop the row")
+    return value
 
 
 def bootstrap_odds(

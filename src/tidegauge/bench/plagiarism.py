@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ EXTENSIONS = (".py", ".ipynb", ".r", ".jl", ".cpp", ".c", ".java", ".js", ".ts",
 DEFAULT_THRESHOLD = 0.6
 _GRAM_TOKENS = 25  # shorter matches are common phrases of any program
 _WINDOW_TOKENS = 1
+_MAX_CHARACTERS = 2**20  # of a file; one longer is data, and comparing it takes for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def mark_report(path: Path, matches: Sequence[Match], *, threshold: float) -> bo
         report = json.loads(path.read_text(encoding="utf-8"))
         if "competition_id" not in report:
             raise ValueError("no competition_id")
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not a report of a grade or a run ({error})") from error
     worst = matches[0]
     report["disqualified"] = worst.similarity >= threshold
@@ -91,8 +93,8 @@ def _fingerprints(place: Path) -> dict[str, object]:
     for path in files:
         try:
             text = _code_of(path)
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # not text, or no notebook: it has no code to compare
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue  # not text, too long, or no notebook: it has no code to compare
         name = str(path.with_suffix(".py")) if path.suffix == ".ipynb" else str(path)
         found[str(path)] = CodeFingerprint(name, _GRAM_TOKENS, _WINDOW_TOKENS, fp=io.StringIO(text))
     if not found:
@@ -102,7 +104,10 @@ def _fingerprints(place: Path) -> dict[str, object]:
 
 
 def _code_of(path: Path) -> str:
-    text = path.read_text(encoding="utf-8")
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as handle:
+        text = handle.read(_MAX_CHARACTERS + 1)
+    if len(text) > _MAX_CHARACTERS:
+        raise ValueError("data rather than code")
     if path.suffix != ".ipynb":
         return text
     cells = json.loads(text)["cells"]

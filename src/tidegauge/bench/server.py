@@ -2,18 +2,27 @@
 
 It is given the public sample submission's keys and nothing else, so no score, rank or answer can
 be in a reply, a log or an error. Uploads are independent: each is parsed into its own buffer and
-large ones are checked on a thread, so that slow or large uploads hold up nobody.
+large ones are checked on a thread, so that slow or large uploads hold up nobody. A connection that
+does not send a whole request head in time is closed, so that idle ones cannot keep others out.
+
+For a run it is a process of its own, with limits: ``python -m tidegauge.bench.server``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
+import itertools
+import mmap
+import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
-import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +36,19 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tidegauge.bench.competition_folder import Prepared
 from tidegauge.errors import InputError
 from tidegauge.schema.submission import MAX_BYTES, Source, Verdict
 
+_PR_SET_PDEATHSIG = 1
 Check = Callable[[Source], Verdict]
 _FORM_OVERHEAD_BYTES = 64 * 1024  # boundaries, headers and small fields beside the file
 _BACKLOG = 1024
+HEAD_SECONDS = 5.0
+MAX_CONNECTIONS = 2_000  # beyond, those that have waited longest for a request are closed
+_PROCESS_BYTES = 4 * 2**30  # address space of the validator of a run
 # Checked at once, in a few milliseconds: a thread that computes makes the loop wait for the
 # interpreter's lock, five milliseconds at each of its system calls.
 _SMALL_BYTES = 256 * 1024
@@ -52,7 +67,12 @@ class _TooLargeError(Exception):
     pass
 
 
-def make_app(check: Check, limits: ServerLimits | None = None) -> Starlette:
+def make_app(
+    check: Check,
+    limits: ServerLimits | None = None,
+    *,
+    on_request: Callable[[], None] | None = None,
+) -> Starlette:
     """Return the application; `check` is called on a worker thread with the uploaded file."""
     limits = limits or ServerLimits()
     threads: list[anyio.CapacityLimiter] = []  # made inside the running loop
@@ -60,6 +80,10 @@ def make_app(check: Check, limits: ServerLimits | None = None) -> Starlette:
     async def validate(request: Request) -> Response:
         if not threads:
             threads.append(anyio.CapacityLimiter(_CHECKING_THREADS))
+        if "origin" in request.headers:
+            return _error(403, "a page of another site may not ask")
+        if on_request is not None:
+            on_request()
         try:
             async with asyncio.timeout(limits.seconds_per_upload):
                 upload = await _receive(request, limits.max_bytes)
@@ -119,19 +143,48 @@ async def _limited(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn that leaves signals to us: it would re-raise them and end with their code."""
+    """Uvicorn that leaves signals to us, and closes connections that only wait.
+
+    It would re-raise signals and end with their code; and its own timeout of idle connections
+    begins after the first reply, and ends with the first byte of the next request.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._since: dict[H11Protocol, float] = {}  # connections without a request, and since when
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def on_tick(self, counter: int) -> bool:
+        """Look at all connections, ten times a second."""
+        now = time.monotonic()
+        connections = [
+            found
+            for found in self.server_state.connections
+            if isinstance(found, H11Protocol) and _awaits_head(found)
+        ]
+        self._since = {found: self._since.get(found, now) for found in connections}
+        surplus = len(self.server_state.connections) - MAX_CONNECTIONS
+        for number, found in enumerate(sorted(connections, key=self._since.__getitem__)):
+            if number < surplus or now - self._since[found] > HEAD_SECONDS:
+                found.transport.abort()
+        return await super().on_tick(counter)
 
-def _make_server(app: Starlette) -> _Server:
+
+def _awaits_head(connection: H11Protocol) -> bool:
+    return connection.cycle is None or connection.cycle.response_complete
+
+
+def make_server(app: Starlette) -> uvicorn.Server:
+    """Return the server of an application, for a loop of the caller's."""
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         lifespan="off",
+        http=H11Protocol,
         server_header=False,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=3,
@@ -170,7 +223,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(app: Starlette, sockets: Sequence[socket.socket]) -> None:
     """Serve on all sockets from this process until SIGINT or SIGTERM, then finish what runs."""
-    server = _make_server(app)
+    server = make_server(app)
+    _allow_descriptors()
 
     gc.freeze()  # what is loaded now stays: uploads need not be searched for garbage among it
 
@@ -183,31 +237,90 @@ def serve(app: Starlette, sockets: Sequence[socket.socket]) -> None:
     asyncio.run(main())
 
 
+def _allow_descriptors() -> None:
+    """Take as many descriptors as the system grants: each connection needs one."""
+    import resource  # Unix only
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@dataclass(frozen=True)
+class Validator:
+    """The validator of one run.
+
+    Attributes
+    ----------
+    path : Path
+        Its Unix socket; a sandbox can be given just that file.
+    url : str or None
+        Where it listens on TCP, if it does.
+    """
+
+    path: Path
+    url: str | None
+    _counter: mmap.mmap
+
+    def count(self) -> int:
+        """Return how many validations were asked for so far."""
+        return int.from_bytes(self._counter[:8], "little")
+
+
 @contextlib.contextmanager
-def serving(app: Starlette, sockets: Sequence[socket.socket]) -> Iterator[None]:
-    """Serve from a thread of this process while the block runs."""
-    server = _make_server(app)
+def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Iterator[Validator]:
+    """Validate submissions in a process of its own while the block runs.
 
-    def main() -> None:
-        asyncio.run(server.serve(sockets=list(sockets)))
-
-    thread = threading.Thread(target=main, name="validator", daemon=True)
-    thread.start()
-    try:
-        while not server.started and thread.is_alive():
-            threading.Event().wait(0.005)
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)
-
-
-@contextlib.contextmanager
-def unix_socket() -> Iterator[tuple[socket.socket, Path]]:
-    """Bind a Unix socket on a short path of its own; a sandbox can be given just that file."""
-    with tempfile.TemporaryDirectory(prefix="tidegauge-") as folder:
+    It holds the public keys only, and the runner shares neither memory nor descriptors with it.
+    Who connects before it is ready waits.
+    """
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegauge-"))
         path = Path(folder) / "validator"
-        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        bound.bind(str(path))
+        unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        unix.bind(str(path))
+        unix.listen(_BACKLOG)
         path.chmod(0o666)  # who sees the file may validate; the folder is for its owner
-        yield bound, path
+        url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}" if sockets else None
+        counter = os.memfd_create("validations")
+        stack.callback(os.close, counter)
+        os.ftruncate(counter, 8)
+        place = [prepared.competition.name, str(prepared.public.parent)]
+        passed = [counter, *(bound.fileno() for bound in (unix, *sockets))]
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, *place, *map(str, passed)],
+            pass_fds=passed,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        for bound in (unix, *sockets):
+            bound.close()  # if it dies, clients shall hear of it
+        yield Validator(path, url, stack.enter_context(mmap.mmap(counter, 8)))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Be the validator of a run: competition, prepared folder, counter, sockets."""
+    from tidegauge.bench.competition_folder import open_prepared
+    from tidegauge.bench.competitions.registry import get_competition
+
+    name, folder, *numbers = arguments
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    import resource  # Unix only
+
+    resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_BYTES, _PROCESS_BYTES))
+    counter, *descriptors = map(int, numbers)
+    sockets = [socket.socket(fileno=number) for number in descriptors]
+    counts = itertools.count(1)
+
+    def count() -> None:
+        os.pwrite(counter, next(counts).to_bytes(8, "little"), 0)
+
+    prepared = open_prepared(get_competition(name), Path(folder))
+    limits = ServerLimits(prepared.max_bytes)
+    serve(make_app(prepared.check, limits, on_request=count), sockets)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -73,9 +73,9 @@ def competition_tour(out: Path, seed: int, progress: Progress) -> int:
     """Prepare, run three agents, grade and record them; return the exit code."""
     from tidegauge.bench.agents import SHIPPED
     from tidegauge.bench.competitions.registry import get_competition
-    from tidegauge.bench.prepare import simulate_and_prepare
+    from tidegauge.bench.preparation import simulate_and_prepare
     from tidegauge.bench.run.isolation import choose_isolation
-    from tidegauge.bench.run.record import RunOptions
+    from tidegauge.bench.run.options import RunOptions
     from tidegauge.bench.run.runner import run_agent
     from tidegauge.errors import InputError
     from tidegauge.horizon import read_runs
@@ -84,8 +84,9 @@ def competition_tour(out: Path, seed: int, progress: Progress) -> int:
         isolation = choose_isolation("auto")
     except InputError:
         isolation = "none"  # our own agents on simulated data: nothing to protect
+    # The salt is fixed: these agents are ours, and the same seed shall give the same demo.
     prepared = simulate_and_prepare(
-        get_competition("osic"), out / "prepared", seed=seed, scans=False, progress=progress
+        get_competition("osic"), out / "prepared", seed=seed, salt="demo", progress=progress
     )
     runs, valid = out / "runs.jsonl", True
     runs.unlink(missing_ok=True)

@@ -27,6 +27,12 @@ workers_option = click.option(
 scans_option = click.option(
     "--scans/--no-scans", default=True, help="Use scans where the input has them (default)."
 )
+table_option = click.option(
+    "--scan-features",
+    "feature_table",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="CSV of further features, one row a Patient; a missing patient is missing.",
+)
 
 
 @click.group()
@@ -39,10 +45,23 @@ def fvc() -> None:
 @click.option("--patients", type=click.IntRange(2, 50_000), default=176, show_default=True)
 @click.option("--test-share", type=float, default=0.1, show_default=True)
 @click.option("--scans/--no-scans", default=False, help="Draw a DICOM phantom of every patient.")
+@click.option(
+    "--scan-correlation",
+    type=click.FloatRange(0, 0.85),
+    default=0.2,
+    show_default=True,
+    help="Of fibrosis on the scan with the speed of decline; an assumption.",
+)
 @seed_option
 @quiet_option
 def simulate_command(
-    out: Path, patients: int, test_share: float, scans: bool, seed: int, progress: Progress
+    out: Path,
+    patients: int,
+    test_share: float,
+    scans: bool,
+    scan_correlation: float,
+    seed: int,
+    progress: Progress,
 ) -> None:
     """Make a cohort with a known truth.
 
@@ -50,7 +69,7 @@ def simulate_command(
     """
     from tidegauge.simulate.osic import simulate_cohort, write_input
 
-    cohort = simulate_cohort(n_patients=patients, seed=seed)
+    cohort = simulate_cohort(n_patients=patients, scan_correlation=scan_correlation, seed=seed)
     write_input(cohort, out, test_share=test_share, scans=scans, seed=seed, progress=progress)
     click.echo(f"{out}: {patients} patients, {len(cohort.visits):,} visits, truth in {out}/truth")
 
@@ -60,7 +79,11 @@ def simulate_command(
 @click.option("--out", type=_made_folder, required=True, help="Folder for tables and charts.")
 @click.option("--repeats", type=click.IntRange(1, 1000), default=10, show_default=True)
 @click.option("--folds", type=click.IntRange(2, 20), default=5, show_default=True)
+@click.option(
+    "--visits", type=click.IntRange(2, 20), help="Also score forecasts from up to so many visits."
+)
 @scans_option
+@table_option
 @workers_option
 @seed_option
 @json_option
@@ -70,7 +93,9 @@ def crossval_command(
     out: Path,
     repeats: int,
     folds: int,
+    visits: int | None,
     scans: bool,
+    feature_table: Path | None,
     workers: int | None,
     seed: int,
     as_json: bool,
@@ -82,21 +107,35 @@ def crossval_command(
 
     Example: tidegauge fvc crossval --input cohort --out scores --repeats 2
     """
-    from tidegauge.fvc.crossval import crossval
-    from tidegauge.fvc.data.folder import add_scans, has_scans, read_training
+    from tidegauge.fvc.data.folder import FeatureSource, add_features, read_training
+    from tidegauge.fvc.followup import crossval_visits
+    from tidegauge.fvc.validation import crossval
     from tidegauge.report.fvc.page import write_crossval
 
     cohort = read_training(folder, progress=progress)
-    if scans and has_scans(folder, "train"):
-        cohort = add_scans(cohort, folder / "train", workers=workers, progress=progress)
+    source = FeatureSource(scans, feature_table)
+    cohort = add_features(cohort, folder, "train", source, workers=workers, progress=progress)
+    by_visits = None
+    if visits is not None:  # before the rest: it may be refused
+        by_visits = crossval_visits(
+            cohort,
+            most=visits,
+            repeats=repeats,
+            folds=folds,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
     result = crossval(
         cohort, repeats=repeats, folds=folds, seed=seed, workers=workers, progress=progress
     )
-    write_crossval(result, out)
+    write_crossval(result, out, by_visits=by_visits)
     if as_json:
-        print_tables(out, ["scores"], warnings=result.warnings())
+        print_tables(out, ["scores", "visits"], warnings=result.warnings())
     else:
-        click.echo(result.scores().to_string(index=False, float_format=lambda x: f"{x:.4f}"))
+        for table in (result.scores(), by_visits):
+            if table is not None:
+                click.echo(table.to_string(index=False, float_format=lambda x: f"{x:.4f}"))
     for line in result.warnings():
         click.echo(f"warning: {line}", err=True)
 
@@ -105,6 +144,7 @@ def crossval_command(
 @input_option
 @click.option("--model", "model_folder", type=_made_folder, required=True, help="Folder to write.")
 @scans_option
+@table_option
 @workers_option
 @seed_option
 @quiet_option
@@ -112,6 +152,7 @@ def fit_command(
     folder: Path,
     model_folder: Path,
     scans: bool,
+    feature_table: Path | None,
     workers: int | None,
     seed: int,
     progress: Progress,
@@ -120,16 +161,14 @@ def fit_command(
 
     Example: tidegauge fvc fit --input cohort --model model
     """
-    from tidegauge.fvc.data.folder import add_scans, has_scans, read_training
-    from tidegauge.fvc.solve import fit_model
+    from tidegauge.fvc.data.folder import FeatureSource
+    from tidegauge.fvc.prediction import fit
     from tidegauge.fvc.store import save_model
 
-    cohort = read_training(folder, progress=progress)
-    if scans and has_scans(folder, "train"):
-        cohort = add_scans(cohort, folder / "train", workers=workers, progress=progress)
-    model = fit_model(cohort, seed=seed, workers=workers, progress=progress)
+    source = FeatureSource(scans, feature_table)
+    model = fit(folder, source=source, seed=seed, workers=workers, progress=progress)
     save_model(model, model_folder)
-    click.echo(f"{model_folder}: {model.chosen}, fitted on {cohort.n_patients} patients")
+    click.echo(f"{model_folder}: {model.chosen}, fitted on {model.training['n_patients']} patients")
 
 
 @fvc.command("predict")
@@ -138,18 +177,39 @@ def fit_command(
     "--input", "folder", type=_folder, required=True, help="Folder with test.csv and keys."
 )
 @click.option("--output", type=_file, required=True, help="Submission file to write.")
+@click.option(
+    "--first-visit-only", "first_only", is_flag=True, help="Leave later visits out of the forecast."
+)
+@scans_option
+@table_option
 @workers_option
 @quiet_option
 def predict_command(
-    model_folder: Path, folder: Path, output: Path, workers: int | None, progress: Progress
+    model_folder: Path,
+    folder: Path,
+    output: Path,
+    first_only: bool,
+    scans: bool,
+    feature_table: Path | None,
+    workers: int | None,
+    progress: Progress,
 ) -> None:
-    """Forecast patients that a saved model never saw.
+    """Forecast patients that a saved model never saw, from every visit they have.
 
     Example: tidegauge fvc predict --model model --input cohort --output submission.csv
     """
-    from tidegauge.fvc.predict import predict
+    from tidegauge.fvc.data.folder import FeatureSource
+    from tidegauge.fvc.prediction import predict
 
-    n_rows = predict(model_folder, folder, output, workers=workers, progress=progress)
+    n_rows = predict(
+        model_folder,
+        folder,
+        output,
+        source=FeatureSource(scans, feature_table),
+        first_only=first_only,
+        workers=workers,
+        progress=progress,
+    )
     click.echo(f"{output}: {n_rows:,} rows")
 
 
@@ -163,6 +223,8 @@ def predict_command(
     default=True,
     help="Print the cross-validated score and medal odds in the end.",
 )
+@scans_option
+@table_option
 @workers_option
 @seed_option
 @json_option
@@ -173,6 +235,8 @@ def solve_command(
     time_limit: str,
     validate_url: str | None,
     standing: bool,
+    scans: bool,
+    feature_table: Path | None,
     workers: int | None,
     seed: int,
     as_json: bool,
@@ -184,7 +248,8 @@ def solve_command(
 
     Example: tidegauge fvc solve --input cohort --output submission.csv
     """
-    from tidegauge.fvc.solve import parse_duration, solve
+    from tidegauge.fvc.data.folder import FeatureSource
+    from tidegauge.fvc.solver import parse_duration, solve
     from tidegauge.fvc.submit import validate_at
 
     solution = solve(
@@ -192,6 +257,7 @@ def solve_command(
         output,
         seed=seed,
         time_limit_seconds=parse_duration(time_limit),
+        source=FeatureSource(scans, feature_table),
         standing=standing,
         workers=workers,
         progress=progress,
@@ -215,6 +281,7 @@ def solve_command(
 @click.option("--out", type=_folder, required=True, help="Folder for report.html and charts.")
 @click.option("--model", "model_folder", type=_folder, help="A saved model; fitted if not given.")
 @scans_option
+@table_option
 @workers_option
 @seed_option
 @quiet_option
@@ -223,6 +290,7 @@ def report_command(
     out: Path,
     model_folder: Path | None,
     scans: bool,
+    feature_table: Path | None,
     workers: int | None,
     seed: int,
     progress: Progress,
@@ -231,15 +299,45 @@ def report_command(
 
     Example: tidegauge fvc report --input cohort --out report
     """
+    from tidegauge.fvc.data.folder import FeatureSource
+    from tidegauge.fvc.outlook import find_outlook
     from tidegauge.report.fvc.page import write_report
 
-    page = write_report(
+    outlook = find_outlook(
         folder,
-        out,
         model_folder=model_folder,
-        scans=scans,
+        source=FeatureSource(scans, feature_table),
         workers=workers,
         seed=seed,
         progress=progress,
     )
-    click.echo(page)
+    click.echo(write_report(outlook, out))
+
+
+@fvc.command("scan")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--out", type=_folder, required=True, help="Folder for features, mask and overlay.")
+@click.option("--fvc", "fvc_ml", type=click.FloatRange(min=0), help="Measured FVC in ml.")
+@click.option("--sex", type=click.Choice(["male", "female"]))
+@click.option("--height", "height_cm", type=click.FloatRange(100, 230), help="In cm.")
+def scan_command(
+    folder: Path, out: Path, fvc_ml: float | None, sex: str | None, height_cm: float | None
+) -> None:
+    """Measure one CT scan: features.json, mask.npz and overlay.png.
+
+    Exits 1 with the reason when the scan cannot be trusted.
+
+    Example: tidegauge fvc scan cohort/train/ID1 --out measured
+    """
+    from tidegauge.fvc.scans.plausibility import Person
+    from tidegauge.fvc.scans.scan import ScanTask, scan_to_folder
+    from tidegauge.fvc.scans.workers import call_in_worker
+
+    person = Person(fvc_ml, sex, height_cm)
+    lines, refusals = call_in_worker(scan_to_folder, ScanTask(folder, out, person))
+    for line in lines:
+        click.echo(line)
+    for reason in refusals:
+        click.echo(f"cannot be trusted: {reason}; look at {out / 'overlay.png'}", err=True)
+    if refusals:
+        raise SystemExit(1)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.schema.osic import MEDAL_THRESHOLDS as THRESHOLDS
 
-# Kaggle's private leaderboard of the OSIC competition, 2,097 teams.
-THRESHOLDS = {"gold": -6.8412, "silver": -6.8533, "bronze": -6.8683, "median": -6.8993}
 _SIMULATIONS = 20_000
 
 

@@ -8,6 +8,7 @@ so an outer cross-validation around `fit_panel` scores the whole procedure.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from tidegauge.fvc.decision import decide
 from tidegauge.fvc.forecasters import DRAWS, Fitted, Forecaster
 from tidegauge.fvc.forecasters.carry import Carry
 from tidegauge.fvc.forecasters.direct import Direct
-from tidegauge.fvc.forecasters.hierarchical import Hierarchical
+from tidegauge.fvc.forecasters.hierarchical import Hierarchical, HierarchicalFit
 from tidegauge.fvc.forecasters.linear import Linear
 from tidegauge.fvc.forecasters.quantile import Quantile
 from tidegauge.fvc.forecasters.stack import Blend, Member, fit_stack
@@ -28,6 +29,8 @@ from tidegauge.progress import SILENT, Progress
 from tidegauge.scores import laplace_log_likelihood
 
 STACK = "stack"
+QUICK = "direct"  # what a first submission is made by, and tiny cohorts
+_R_HAT_LIMIT = 1.05
 INNER_FOLDS = 5
 LEAST_PATIENTS = 10  # fewer cannot be split into folds that say anything
 
@@ -83,6 +86,29 @@ class Panel:
         return self.blends[max(whole, key=lambda name: self.inner_scores[name])]
 
 
+@dataclass(frozen=True)
+class FittedModel:
+    """A choice made and fitted: what `predict` needs.
+
+    Attributes
+    ----------
+    blend, outlook : Blend
+        For submissions, and for drawing a patient's course.
+    chosen : str
+        Name of the candidate that was chosen.
+    feature_names : tuple of str
+        Features of scans or a table it was fitted with; empty for visits alone.
+    training : dict
+        Seed, number of patients, inner scores: for the reader, not for predicting.
+    """
+
+    blend: Blend
+    outlook: Blend
+    chosen: str
+    feature_names: tuple[str, ...]
+    training: dict[str, Any]
+
+
 def candidates(cohort: Cohort) -> tuple[str, ...]:
     """Return the forecasters this cohort allows: those with scans need scan features."""
     scans = bool(np.isfinite(cohort.baselines.features).any())
@@ -126,6 +152,34 @@ def fit_one(cohort: Cohort, name: str, *, seed: int) -> Blend:
     """Fit one forecaster without recalibration: quick, and all a tiny cohort allows."""
     fitted = FORECASTERS[name].fit(cohort, seed=seed)
     return Blend((Member(name, fitted, Calibration()),), (1.0,))
+
+
+def fit_model(
+    training: Cohort, *, seed: int, workers: int | None = None, progress: Progress = SILENT
+) -> FittedModel:
+    """Choose a forecaster by inner cross-validation and refit it on everyone."""
+    meta: dict[str, Any] = {"seed": seed, "n_patients": training.n_patients, "folds": INNER_FOLDS}
+    names = training.baselines.feature_names
+    if training.n_patients < LEAST_PATIENTS:
+        quick = fit_one(training, QUICK, seed=seed)
+        return FittedModel(quick, quick, QUICK, names, meta)
+    panel = fit_panel(training, seed=seed, workers=workers, progress=progress)
+    meta["inner_scores"] = panel.inner_scores
+    scores = ", ".join(f"{name} {score:.3f}" for name, score in panel.inner_scores.items())
+    progress.note(f"chose {panel.chosen} by inner cross-validation ({scores})")
+    _warn_of_chains(panel, progress)
+    return FittedModel(panel.best, panel.outlook, panel.chosen, names, meta)
+
+
+def _warn_of_chains(panel: Panel, progress: Progress) -> None:
+    members = {one.name: one for one in (*panel.best.members, *panel.outlook.members)}
+    for name, member in members.items():
+        fitted = member.fitted
+        if isinstance(fitted, HierarchicalFit) and fitted.r_hat > _R_HAT_LIMIT:
+            progress.note(
+                f"{name}: chains disagree (R-hat {fitted.r_hat:.2f}); its forecasts are "
+                "less certain than they look, so try another --seed and compare"
+            )
 
 
 def assign_folds(n_patients: int, n_folds: int, seed: int) -> IntArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from tidegauge.engine.store import MANIFEST, manifest, write_json
 from tidegauge.errors import InputError
 from tidegauge.fvc.forecasters.stack import Blend, Member
 from tidegauge.fvc.recalibration import Calibration
-from tidegauge.fvc.selection import FORECASTERS
-from tidegauge.io import atomic_folder, finish_commit, sha256_of
+from tidegauge.fvc.selection import FORECASTERS, FittedModel
+from tidegauge.io import atomic_folder, check_complete, sha256_of
 
 FORMAT = "tidegauge-fvc-model"
 VERSION = 1
@@ -24,30 +24,7 @@ _JSON, _ARRAYS = "model.json", "arrays.npz"
 _BLENDS = ("blend", "outlook")
 
 
-@dataclass(frozen=True)
-class SavedModel:
-    """What `predict` needs.
-
-    Attributes
-    ----------
-    blend, outlook : Blend
-        For submissions, and for drawing a patient's course.
-    chosen : str
-        Name of the candidate that was chosen.
-    feature_names : tuple of str
-        Scan features it was fitted with; empty for tables alone.
-    training : dict
-        Seed, number of patients, inner scores: for the reader, not for predicting.
-    """
-
-    blend: Blend
-    outlook: Blend
-    chosen: str
-    feature_names: tuple[str, ...]
-    training: dict[str, Any]
-
-
-def save_model(model: SavedModel, folder: Path) -> None:
+def save_model(model: FittedModel, folder: Path) -> None:
     """Write a model folder; a kill leaves the old one or none."""
     arrays: dict[str, Any] = {}
     blends = {name: _pack(name, getattr(model, name), arrays) for name in _BLENDS}
@@ -87,7 +64,7 @@ def _unpack(name: str, entry: dict[str, Any], arrays: Any) -> Blend:
     return Blend(tuple(members), tuple(float(w) for w in entry["weights"]))
 
 
-def load_model(folder: Path) -> SavedModel:
+def load_model(folder: Path) -> FittedModel:
     """Read a model folder.
 
     Raises
@@ -97,7 +74,7 @@ def load_model(folder: Path) -> SavedModel:
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder; make one with `tidegauge fvc fit`")
-    finish_commit(folder)
+    check_complete(folder)
     content = _read_content(folder / _JSON)
     path = folder / _ARRAYS
     if not path.is_file() or sha256_of(path) != content.get("sha256"):
@@ -105,14 +82,14 @@ def load_model(folder: Path) -> SavedModel:
     try:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
             blend, outlook = (_unpack(name, content[name], arrays) for name in _BLENDS)
-        return SavedModel(
+        return FittedModel(
             blend,
             outlook,
             str(content["chosen"]),
             tuple(content["feature_names"]),
             dict(content["training"]),
         )
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
+    except (KeyError, IndexError, TypeError, ValueError, MemoryError, zipfile.BadZipFile) as error:
         raise InputError(f"{folder}: damaged model ({error}); fit the model again") from error
 
 
@@ -121,7 +98,7 @@ def _read_content(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error}); fit the model again") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f"{path}: not a tidegauge fvc model; give the folder that `fit` wrote")

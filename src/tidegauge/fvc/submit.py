@@ -14,7 +14,7 @@ import numpy as np
 from tidegauge.errors import TideGaugeError
 from tidegauge.fvc.data.folder import TestSet
 from tidegauge.fvc.decision import decide
-from tidegauge.fvc.forecasters.stack import Blend
+from tidegauge.fvc.prognosis import Predictive
 from tidegauge.schema.submission import (
     OSIC_FORM,
     SubmissionTable,
@@ -31,7 +31,7 @@ class ValidationFailed(TideGaugeError):
     exit_code = 1
 
 
-def write_forecast(blend: Blend, test: TestSet, output: Path) -> None:
+def write_forecast(blend: Predictive, test: TestSet, output: Path) -> None:
     """Forecast every row asked for, decide, write and check the file.
 
     Raises

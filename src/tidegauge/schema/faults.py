@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 HUMAN = "human"
 TOO_LARGE = 1e200  # no time or score; sums of millions of smaller ones stay finite
 _NAMES = ("task_id", "task_family", "alias", "human_source")
 _SHOWN_VALUE = 60
+# What XML 1.0, and so a chart, cannot hold; and what a terminal obeys rather than shows.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x80-\x9f\ufffe\uffff]")
 
 
 def row_faults(row: Mapping[str, Any]) -> Iterator[str]:
     """Yield every fault of a row as ``field=value: what is wrong; what to do``."""
     for name in _NAMES:
-        if isinstance(value := row.get(name), str) and "\0" in value:
-            yield f"{_shown(row, name)}: holds a NUL character, which no output can; remove it"
+        if isinstance(value := row.get(name), str) and has_control_character(value):
+            yield f"{_shown(row, name)}: holds a control character, which no chart can; remove it"
         elif not isinstance(value, str) or not value:
             yield f"{_shown(row, name)}: must be a non-empty text; fill it in or drop the row"
     if not isinstance(score := row.get("score_binarized"), int | float) or score not in (0, 1):
@@ -49,7 +52,12 @@ def _time_faults(row: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def is_number(value: object) -> bool:
+def has_control_character(name: str) -> bool:
+    """Tell whether a name holds what charts cannot hold and terminals obey."""
+    return _UNPRINTABLE.search(name) is not None
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
     """Tell whether a value is a finite number of a size that times and scores have."""
     return (
         isinstance(value, int | float)

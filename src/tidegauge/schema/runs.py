@@ -12,16 +12,22 @@ import hashlib
 import json
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, cast
 
 import msgspec
 
 from tidegauge.errors import SHOWN_PROBLEMS, InputError, RunFileError
-from tidegauge.io import append_line, atomic_write_bytes, open_binary
+from tidegauge.io import append_lines, atomic_write_bytes, open_binary
 from tidegauge.schema.faults import HUMAN as HUMAN
-from tidegauge.schema.faults import TOO_LARGE, is_unicode, row_faults, show_value
+from tidegauge.schema.faults import (
+    TOO_LARGE,
+    has_control_character,
+    is_unicode,
+    row_faults,
+    show_value,
+)
 
 MILLISECONDS_PER_MINUTE = 60_000
 MAX_LINE_BYTES = 1 << 20  # a record is a few hundred bytes; a longer line is another kind of file
@@ -74,7 +80,6 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 KNOWN_FIELDS = frozenset(RunRecord.__struct_fields__) - {"unknown"}
-_NUL = b"\\u0000"  # as JSON writes it; rare enough for the slow path to look where it is
 _BACKSLASH = ord("\\")  # the search for a single byte is almost free, and few lines have it
 _decode = msgspec.json.Decoder(RunRecord, strict=True).decode
 _decode_any = msgspec.json.Decoder().decode
@@ -201,7 +206,9 @@ class RunReader(RecordSource):
         for raw in self._lines():
             try:
                 record = _decode(raw)
-                if _is_sound(record) and (_BACKSLASH not in raw or _NUL not in raw):
+                # JSON itself allows control characters only as escapes, or beyond ASCII.
+                plain = _BACKSLASH not in raw and raw.isascii()
+                if _is_sound(record) and (plain or _has_clean_names(record)):
                     if self._keep_unknown:
                         record = _with_unknown(record, _decode_any(raw))
                     self.n_rows += 1
@@ -294,20 +301,56 @@ def encode_run(record: RunRecord) -> bytes:
     return msgspec.json.encode({**row, **unknown})
 
 
-def append_run(path: Path | str, record: RunRecord) -> None:
-    """Append one record as a whole line; safe beside other writers.
+def append_run(path: Path | str, record: RunRecord) -> bool:
+    """Append one record; see `append_runs`. Return whether it was not there before."""
+    return append_runs(path, [record]) == 1
+
+
+def append_runs(path: Path | str, records: Sequence[RunRecord]) -> int:
+    """Append records as whole lines, all or none, and return how many.
+
+    Records whose run_id the file holds already are left out, so that an import or a recovery can
+    be repeated. Safe beside other writers.
 
     Raises
     ------
     RunFileError
-        The record itself could not be read back.
+        A record itself could not be read back.
+    InputError
+        The file cannot be appended to; it is as it was.
     """
-    problems = list(row_faults(msgspec.json.decode(encode_run(record))))
-    if problems:
-        raise RunFileError([f"{path}: {problem}" for problem in problems])
     if str(path).endswith(".gz"):
         raise InputError(f"{path}: lines cannot be appended to gzip; append to a plain file")
-    append_line(path, encode_run(record).decode())
+    problems = [
+        f"{path}: {problem}"
+        for record in records
+        for problem in row_faults(msgspec.json.decode(encode_run(record)))
+    ]
+    if problems:
+        raise RunFileError(problems)
+
+    def new_lines(held: BinaryIO) -> list[str]:
+        known = _run_ids(held)
+        return [
+            encode_run(r).decode() for r in records if r.run_id is None or r.run_id not in known
+        ]
+
+    return append_lines(path, new_lines)
+
+
+class _RunId(msgspec.Struct):
+    run_id: Any = None
+
+
+_decode_run_id = msgspec.json.Decoder(_RunId).decode
+
+
+def _run_ids(lines: BinaryIO) -> set[Any]:
+    found = set()
+    for line in lines:
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            found.add(_decode_run_id(line).run_id)  # TypeError: a list or an object
+    return found
 
 
 def write_runs(path: Path | str, records: Iterable[RunRecord]) -> int:
@@ -323,6 +366,11 @@ def write_runs(path: Path | str, records: Iterable[RunRecord]) -> int:
             handle.write(encode_run(record) + b"\n")
             count += 1
     return count
+
+
+def _has_clean_names(record: RunRecord) -> bool:
+    names = (record.task_id, record.task_family, record.alias, record.human_source)
+    return not any(map(has_control_character, names))
 
 
 def _is_sound(record: RunRecord) -> bool:

@@ -6,7 +6,6 @@ The validation server, ``bench validate``, the grader and ``fvc solve`` all call
 
 from __future__ import annotations
 
-import gzip
 import io
 import zlib
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,9 @@ from tidegauge.io import atomic_write
 from tidegauge.schema.osic import SUBMISSION_COLUMNS
 from tidegauge.schema.submission_rows import RowReader, diagnose_keys, diagnose_numbers
 
-MAX_BYTES = 64 * 1024 * 1024  # of the decompressed table
+MAX_BYTES = 64 * 1024 * 1024  # of the decompressed table, whatever the competition
+_BYTES_PER_ROW = 512  # a key, the numbers at full precision, and room for columns of one's own
+_MAX_GZIP_MEMBERS = 8
 
 Source = Path | str | bytes | BinaryIO
 
@@ -56,14 +57,21 @@ class SubmissionForm:
         return (self.key, *(column.name for column in self.numbers))
 
 
-# Lungs hold at most about 7,000 ml, so 10,000 is no measurement but a wrong unit or column.
+# Lungs hold at most about 7,000 ml, so 10,000 is no measurement but a wrong unit or column. The
+# Confidence has a limit only because a larger number could not be scored.
 OSIC_FORM = SubmissionForm(
     SUBMISSION_COLUMNS[0],
     (
         NumberColumn(SUBMISSION_COLUMNS[1], above=0.0, at_most=10_000.0, unit="ml"),
-        NumberColumn(SUBMISSION_COLUMNS[2], above=0.0, unit="ml"),
+        NumberColumn(SUBMISSION_COLUMNS[2], above=0.0, at_most=1e9, unit="ml"),
     ),
 )
+
+
+def max_table_bytes(expected_keys: Sequence[str]) -> int:
+    """Return how large a table of these rows may be: many times what an honest one needs."""
+    needed = sum(map(len, expected_keys)) + _BYTES_PER_ROW * len(expected_keys)
+    return min(MAX_BYTES, 2**20 + needed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,7 @@ def check_submission(
     *,
     form: SubmissionForm,
     expected_keys: Sequence[str],
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int | None = None,
 ) -> Verdict:
     """Check a submission and name everything that is wrong with it.
 
@@ -135,15 +143,16 @@ def check_submission(
         A CSV file, plain or gzip; UTF-8 with or without a byte-order mark, any line ends.
     expected_keys : sequence of str
         Each must occur exactly once, in any order.
-    max_bytes : int
-        Of the decompressed table; a longer one is a problem, and is not read further.
+    max_bytes : int, optional
+        Of the decompressed table; a longer one is a problem, and is not read further. By default
+        it follows from the expected keys.
 
     Raises
     ------
     InputError
         `source` is a path that cannot be read.
     """
-    text = _read_text(source, max_bytes)
+    text = _read_text(source, max_bytes or max_table_bytes(expected_keys))
     if not isinstance(text, str):
         return text
     reader = RowReader(text, max_rows=2 * len(expected_keys) + 10_000)
@@ -194,7 +203,7 @@ def _read_text(source: Source, max_bytes: int) -> str | Verdict:
     """Return the decompressed, decoded table, or the verdict that there is none."""
     try:
         data = _read_bytes(source, max_bytes)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, zlib.error) as error:
         return Verdict([f"the gzip file is damaged ({error}); compress it again"])
     if len(data) > max_bytes:
         size = f"{max_bytes / 2**20:,.0f} MiB" if max_bytes >= 2**20 else f"{max_bytes:,} bytes"
@@ -236,15 +245,34 @@ def _read_bytes(source: Source, max_bytes: int) -> bytes:
     else:
         stream = source
     try:
-        head = stream.read(2)
-        if head == b"\x1f\x8b":
-            stream.seek(0)
-            with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
-                return unzipped.read(max_bytes + 1)
-        return head + stream.read(max_bytes + 1 - len(head))
+        # A table that compresses to more than its own size is none.
+        data = stream.read(max_bytes + 1)
+        return _unzipped(data, max_bytes) if data.startswith(b"\x1f\x8b") else data
     finally:
         if stream is not source:
             stream.close()
+
+
+def _unzipped(data: bytes, max_bytes: int) -> bytes:
+    """Decompress gzip up to one byte beyond the limit.
+
+    Raises
+    ------
+    OSError
+        It is cut short, or of many members: each costs time, and an empty one gives nothing.
+    """
+    parts: list[bytes] = []
+    left = max_bytes + 1
+    for _ in range(_MAX_GZIP_MEMBERS):
+        member = zlib.decompressobj(wbits=31)
+        parts.append(member.decompress(data, left))
+        left -= len(parts[-1])
+        data = member.unused_data.lstrip(b"\0")  # padding is allowed
+        if left <= 0 or (member.eof and not data):
+            return b"".join(parts)
+        if not member.eof:
+            raise OSError("it ends before its contents do")
+    raise OSError(f"it has more than {_MAX_GZIP_MEMBERS} members")
 
 
 def _open(path: Path) -> BinaryIO:

@@ -11,11 +11,10 @@ import pytest
 
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.competitions.registry import get_competition
-from tidegauge.bench.prepare import prepare_competition, simulate_and_prepare
+from tidegauge.bench.preparation import prepare_competition, simulate_and_prepare
 from tidegauge.bench.run.isolation import bubblewrap_works, choose_isolation
-from tidegauge.bench.run.record import RunOptions
+from tidegauge.bench.run.options import Limits, RunOptions
 from tidegauge.bench.run.runner import run_agent
-from tidegauge.bench.run.workspace import Limits
 from tidegauge.errors import InputError
 from tidegauge.simulate.osic import simulate_cohort, write_raw
 
@@ -38,7 +37,9 @@ def some_isolation() -> None:
 
 @pytest.fixture(scope="session")
 def osic(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return simulate_and_prepare(get_competition("osic"), tmp_path_factory.mktemp("osic"), seed=3)
+    return simulate_and_prepare(
+        get_competition("osic"), tmp_path_factory.mktemp("osic"), seed=3, salt="test"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +54,9 @@ def small_osic(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 @pytest.fixture(scope="session")
 def surge(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return simulate_and_prepare(get_competition("surge"), tmp_path_factory.mktemp("surge"), seed=3)
+    return simulate_and_prepare(
+        get_competition("surge"), tmp_path_factory.mktemp("surge"), seed=3, salt="test"
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -91,3 +91,14 @@ def test_competition_of_the_guide_is_found_through_its_entry_point(
     (record,) = records_in(tmp_path)
     assert record["task_id"] == "mlebench/my-doubling"
     assert record["score_cont"] > 1.2  # the training mean knows nothing of x
+
+
+def test_every_test_that_security_names_exists() -> None:
+    text = (DOCS / "security.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(?:[\w/]+\.py::)?(test_\w+)`", text))
+    assert len(named) > 25
+    tests = Path(__file__).parents[2]
+    defined = set()
+    for path in tests.rglob("test_*.py"):
+        defined |= set(re.findall(r"^def (test_\w+)\(", path.read_text(encoding="utf-8"), re.M))
+    assert named - defined == set()

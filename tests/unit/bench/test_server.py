@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import gzip
 import json
+import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -15,12 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.server import ServerLimits, listen, make_app, serving
+from tidegauge.bench.server import ServerLimits, listen, make_app, make_server, validating
 from tidegauge.errors import InputError
 
 
@@ -32,9 +35,16 @@ def port(osic: Prepared) -> Iterator[int]:
 
 @contextlib.contextmanager
 def served(prepared: Prepared, *, upload_seconds: float = 120.0) -> Iterator[int]:
+    """A server on a thread of this process, with small limits."""
     bound = listen("127.0.0.1", 0)
-    with serving(make_app(prepared.check, ServerLimits(8 * 2**20, upload_seconds)), [bound]):
+    server = make_server(make_app(prepared.check, ServerLimits(8 * 2**20, upload_seconds)))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
+    thread.start()
+    try:
         yield bound.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(timeout=60)
 
 
 def form(data: bytes, *, name: str = "file") -> bytes:
@@ -210,10 +220,10 @@ def test_gigabyte_is_refused_with_flat_memory(
     assert max(peak) - before < 32 * 2**20  # the 64 MiB that were taken went to disk
 
 
-def start_server(prepared: Prepared, port: int, also: int) -> subprocess.Popen[str]:
+def start_server(prepared: Prepared, port: int, also: int, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tidegauge", "bench", "serve", "osic", "--prepared",
                str(prepared.public.parent), "--port", str(port), "--also", str(also)]  # fmt: skip
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
     while server.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=60).close()
@@ -246,3 +256,86 @@ def send_chunked_gigabyte(port: int) -> tuple[int, bytes]:
         except OSError:
             connection.settimeout(60)
         return sent, connection.recv(65_536)
+
+
+def idle_connections(port: int, count: int) -> list[socket.socket]:
+    """Connections that have begun a request and do not go on."""
+    held = []
+    for _ in range(count):
+        connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+        connection.sendall(b"POST /validate HTTP/1.1\r\nHost: x\r\n")
+        held.append(connection)
+    return held
+
+
+def test_a_thousand_idle_connections_keep_nobody_out(
+    osic: Prepared, reserved_port: Callable[[], int]
+) -> None:
+    """With the usual 1,024 descriptors; half-open requests are closed after five seconds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
+    port = reserved_port()
+    server = start_server(osic, port, 0, preexec_fn=usual_descriptors)
+    try:
+        process = psutil.Process(server.pid)
+        sample = (osic.public / "sample_submission.csv").read_bytes()
+        assert ask(port, request(form(sample)))[0] == 200
+        before = process.memory_info().rss
+        idle = idle_connections(port, 1_100)
+        for _ in range(5):
+            assert ask(port, request(form(sample)))[0] == 200
+        assert process.memory_info().rss - before < 64 * 2**20
+        idle[0].settimeout(30)
+        assert idle[0].recv(1) == b""  # closed: it never sent a whole head
+    finally:
+        for connection in idle:
+            connection.close()
+        server.terminate()
+        _, errors = server.communicate(timeout=20)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(errors) < 10_000
+
+
+def usual_descriptors() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+
+
+def test_a_slow_second_head_on_one_connection_is_closed_too(osic: Prepared, port: int) -> None:
+    sample = (osic.public / "sample_submission.csv").read_bytes()
+    whole = request(form(sample)).replace(b"Connection: close\r\n", b"")
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(whole)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"POST /validate HTTP/1.1\r\nHost:")
+        while received := connection.recv(65_536):
+            assert b"HTTP/1.1" not in received
+
+
+def test_a_page_of_another_site_may_not_ask(osic: Prepared, port: int) -> None:
+    sample = (osic.public / "sample_submission.csv").read_bytes()
+    foreign = request(form(sample)).replace(b"Host: x", b"Host: x\r\nOrigin: http://evil.example")
+    assert ask(port, foreign)[0] == 403
+
+
+def test_the_validator_of_a_run_is_a_process_of_its_own(osic: Prepared) -> None:
+    """It counts what it was asked, and idle connections take none of the runner's descriptors."""
+    sample = (osic.public / "sample_submission.csv").read_bytes()
+    bound = listen("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    with validating(osic, [bound]) as validator:
+        assert validator.url == f"http://127.0.0.1:{port}"
+        assert ask(port, request(form(sample)))[0] == 200
+        before = len(os.listdir("/proc/self/fd"))
+        idle = idle_connections(port, 200)
+        assert len(os.listdir("/proc/self/fd")) == before + 200  # ours, as clients
+        assert ask(port, request(form(sample)))[0] == 200
+        with socket.socket(socket.AF_UNIX) as unix:
+            unix.connect(str(validator.path))
+            unix.sendall(request(b"", path="/health", method="GET"))
+            assert b"running" in unix.makefile("rb").read()
+        assert validator.count() == 2
+        for connection in idle:
+            connection.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)

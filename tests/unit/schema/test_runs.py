@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 
 from builders import agent_row, human_row, write_rows
 from tidegauge.errors import InputError, RunFileError
+from tidegauge.schema.faults import has_control_character
 from tidegauge.schema.runs import (
     RunReader,
     RunRecord,
     append_run,
+    append_runs,
     encode_run,
     read_runs,
     write_runs,
@@ -266,7 +268,7 @@ def test_half_a_surrogate_pair_is_a_fault_before_it_breaks_an_output(
 @pytest.mark.parametrize("field", ["task_id", "task_family", "alias", "human_source"])
 def test_a_nul_in_a_name_is_a_fault_before_it_breaks_an_output(spoiled: Any, field: str) -> None:
     (fault,) = spoiled({**agent_row(), field: "a\0b"})
-    assert f":2: {field}=a\\x00b: holds a NUL character" in fault
+    assert f":2: {field}=a\\x00b: holds a control character" in fault
 
 
 def test_a_nul_elsewhere_is_kept(tmp_path: Path) -> None:
@@ -438,7 +440,7 @@ def test_append_run_closes_a_half_line_first(tmp_path: Path) -> None:
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
-NAMES = TEXTS.filter(lambda name: "\0" not in name)
+NAMES = TEXTS.filter(lambda text: text and not has_control_character(text))
 NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXTS,
@@ -526,3 +528,40 @@ def test_any_bytes_are_read_or_refused_by_name(
     faults = faults_of(path)
     assert all(fault.startswith(f"{path}:") for fault in faults)
     assert all(fault.isprintable() for fault in faults)
+
+
+@pytest.mark.parametrize("character", ["\x1b", "\x07", "\x9b", "\ufffe", "\uffff"])
+@pytest.mark.parametrize("escaped", [True, False])
+def test_names_that_charts_cannot_hold_and_terminals_obey_are_refused(
+    tmp_path: Path, character: str, escaped: bool
+) -> None:
+    if not escaped and character < " ":
+        pytest.skip("JSON allows it as an escape only")
+    row = agent_row(alias=f"agent{character}[2J")
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps(row, ensure_ascii=escaped) + "\n", encoding="utf-8")
+    with pytest.raises(RunFileError, match="control character") as raised:
+        list(read_runs(path))
+    assert character not in str(raised.value)
+
+
+def test_records_are_appended_all_or_none_and_once(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    first, second = (RunRecord(**agent_row(run_id=name)) for name in "ab")
+    bad = RunRecord(**agent_row(run_id="c", alias="x\x1b"))
+    with pytest.raises(RunFileError, match="control character"):
+        append_runs(path, [first, bad])
+    assert not path.exists()
+    assert append_runs(path, [first]) == 1
+    assert append_runs(path, [first, second]) == 1
+    assert not append_run(path, second)
+    assert [row.run_id for row in read_runs(path)] == ["a", "b"]
+    unnamed = RunRecord(**agent_row())
+    assert append_runs(path, [unnamed, unnamed]) == 2  # without an id none is known to be the same
+
+
+def test_a_hostile_line_keeps_nobody_from_appending(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    hostile = ["[" * 100_000, '{"run_id": [1]}', '{"run_id": ' + "9" * 400 + "}", "\ud800", "{"]
+    path.write_text("\n".join(hostile) + "\n", errors="surrogatepass")
+    assert append_runs(path, [RunRecord(**agent_row(run_id="a"))]) == 1

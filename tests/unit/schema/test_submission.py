@@ -48,6 +48,10 @@ GOOD = {
     "CRLF": table(*ROWS).replace("\n", "\r\n"),
     "CR alone": table(*ROWS).replace("\n", "\r"),
     "no newline at the end": table(*ROWS).rstrip("\n"),
+    "a blank line before the header": "\n" + table(*ROWS),
+    "blank lines with CRLF before the header": "\r\n\r\n" + table(*ROWS),
+    "gzip in two parts": gzip.compress(table(*ROWS[:3]).encode())
+    + gzip.compress("\n".join(ROWS[3:]).encode()),
     "blank lines": table(*ROWS).replace("\n", "\n\n"),
     "all quoted": table(*('"' + row.replace(",", '","') + '"' for row in ROWS)),
     "columns in another order": table(
@@ -163,7 +167,7 @@ def test_millions_of_lines_take_little_memory() -> None:
     """The file is 20 MB; splitting it whole would hold ten million strings."""
     data = f"{HEADER}\n".encode() + b"ab\n" * 7_000_000
     tracemalloc.start()
-    verdict = check(data)
+    verdict = check_submission(data, form=OSIC_FORM, expected_keys=KEYS, max_bytes=len(data))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert "the rest was not read" in verdict.sentence()
@@ -220,3 +224,31 @@ def test_stream_of_any_kind_is_read() -> None:
     assert check_submission(
         io.BytesIO(table(*ROWS).encode()), form=OSIC_FORM, expected_keys=KEYS
     ).valid
+
+
+def test_gzip_of_countless_empty_members_is_refused_at_once() -> None:
+    bomb = gzip.compress(b"") * 50_000
+    verdict = check(bomb)
+    assert "more than 8 members" in verdict.problems[0]
+
+
+def test_gzip_cut_short_is_damaged_not_valid() -> None:
+    whole = gzip.compress(table(*ROWS).encode())
+    for length in (5, 15, len(whole) // 2, len(whole) - 1):
+        assert "damaged" in check(whole[:length]).problems[0]
+
+
+def test_the_size_of_a_table_is_limited_by_its_expected_rows() -> None:
+    verdict = check(table(*ROWS) + "x" * 3 * 2**20)
+    assert "the table is larger than" in verdict.problems[0]
+
+
+def test_a_header_of_countless_columns_is_refused_before_its_rows_are_split() -> None:
+    wide = HEADER + "," * 200_000
+    (problem,) = check(wide + "\n" + "," * 200_000).problems
+    assert "200,003 columns" in problem
+
+
+def test_a_number_too_large_to_be_scored_is_a_problem() -> None:
+    (problem,) = check(with_row(0, f"{KEYS[0]},2000,1.7e308")).problems
+    assert "Confidence is not above 0 and at most 1,000,000,000 ml" in problem

@@ -13,7 +13,7 @@ import numpy as np
 from tidegauge.bench.competitions.base import Answers, Columns, Competition, Thresholds
 from tidegauge.errors import InputError
 from tidegauge.progress import Progress
-from tidegauge.schema.osic import SCORED_VISITS, VISIT_COLUMNS
+from tidegauge.schema.osic import MEDAL_THRESHOLDS, SCORED_VISITS, VISIT_COLUMNS
 from tidegauge.schema.submission import OSIC_FORM
 from tidegauge.scores import laplace_log_likelihood
 
@@ -71,6 +71,9 @@ def _read_visits(path: Path) -> pd.DataFrame:
     if not pd.api.types.is_integer_dtype(visits["Weeks"]):
         raise InputError(f"{path}: Weeks must be whole numbers; round them")
     visits["Patient"] = visits["Patient"].astype(str)
+    for patient in visits["Patient"].unique():
+        if patient in (".", "..") or Path(patient).name != patient:  # it names a folder of scans
+            raise InputError(f"{path}: Patient={patient!r} is no id; use letters and digits")
     return visits
 
 
@@ -165,8 +168,7 @@ OSIC = Competition(
     read_answers=read_answers,
     score=score,
     simulate=simulate,
-    # Kaggle's private leaderboard, 2097 teams; the best was -6.8305.
-    thresholds=Thresholds(gold=-6.8412, silver=-6.8533, bronze=-6.8683, median=-6.8993),
+    thresholds=Thresholds(**MEDAL_THRESHOLDS),
     checksums={
         "public/train.csv": "dd984a7b700fcd6f167c89ebbbe8619e",
         "public/test.csv": "4d8bf1fd3b55feae1a1e3b5088a2f268",

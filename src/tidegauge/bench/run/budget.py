@@ -1,14 +1,13 @@
-"""Time and step limits of a run."""
+"""Time and steps left of a run, and the timer that ends it."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidegauge.bench.run.workspace import Limits
-from tidegauge.errors import InputError
-
-MAX_HOURS = 10_000  # a year and more; beyond, system calls refuse the number
+from tidegauge.bench.run.options import Limits
 
 
 class BudgetExceededError(Exception):
@@ -21,23 +20,11 @@ class BudgetExceededError(Exception):
 
 @dataclass
 class Budget:
-    """What is left of a run's limits; the clock starts when it is made.
-
-    Raises
-    ------
-    InputError
-        A limit is not positive.
-    """
+    """What is left of a run's limits; the clock starts when it is made."""
 
     limits: Limits
     began: float = field(default_factory=time.monotonic)
     steps_used: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.limits.hours <= MAX_HOURS:  # NaN is refused too
-            raise InputError(f"hours={self.limits.hours:g}: must be above 0, at most {MAX_HOURS:,}")
-        if self.limits.steps < 1:
-            raise InputError(f"steps={self.limits.steps}: must be at least 1")
 
     @property
     def seconds_left(self) -> float:
@@ -64,3 +51,37 @@ class Budget:
     def left(self) -> dict[str, float]:
         """Return what an agent is told after every step."""
         return {"seconds_left": round(self.seconds_left, 1), "steps_left": self.steps_left}
+
+
+class Deadline:
+    """A timer of its own thread: the time ends however busy the runner is.
+
+    At the deadline it calls `freeze`, and `grace_seconds` later `end`, unless the block has ended
+    before.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        freeze: Callable[[], object],
+        end: Callable[[], None],
+        grace_seconds: float = 0.0,
+    ) -> None:
+        self._cancelled = threading.Event()
+
+        def run() -> None:
+            if not self._cancelled.wait(budget.seconds_left):
+                freeze()
+                if not self._cancelled.wait(grace_seconds):
+                    end()
+
+        self._thread = threading.Thread(target=run, name="deadline", daemon=True)
+
+    def __enter__(self) -> Deadline:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cancelled.set()
+        self._thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import json
@@ -11,29 +12,50 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
+
+import msgspec
 
 from tidegauge.bench.run import supervisor as inside
 from tidegauge.bench.run.isolation import (
     SANDBOX_SOCKET,
     Isolation,
-    bubblewrap_arguments,
-    give_to_agent,
+    bubblewrap_command,
+    launch_command,
+    supervisor_python,
 )
+from tidegauge.bench.run.options import Resources
+from tidegauge.errors import InputError
 
 PORTS = (5001, 5000)
 MAX_LOG_BYTES = 16 * 1024 * 1024
+MAX_CONTROL_BYTES = 128 * 1024  # a whole answer, even if every character must be escaped
 _KILL_SECONDS = 1.5
+_START_SECONDS = 60.0
+_MARK = "TIDEGAUGE_RUN"
 
 
 class AgentGoneError(Exception):
-    """The other end of a pipe closed."""
+    """The other end of a pipe closed, or holds what no supervisor writes."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """What comes from the supervisor, or from an agent that has taken its place."""
+
+    id: int | None = None
+    exit_code: int | None = None
+    output: str = ""
+    clipped: bool = False
+    ready: bool = False
+    exited: int | None = None
+
+
+_decode = msgspec.json.Decoder(Message).decode
 
 
 @dataclass
@@ -42,21 +64,49 @@ class AgentProcess:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
-    last_words: dict[str, Any] | None = None  # that the agent exited, or could not be started
+    isolation: Isolation
+    mark: str
+    exit_code: int | None = None  # of the agent, once it has exited by itself
+    ended_for: str | None = None  # a limit for which it was ended from another thread
+    _requests: int = 0
     _buffer: bytes = b""
+    _ending: threading.Lock = field(default_factory=threading.Lock)
 
-    def send_control(self, message: Mapping[str, Any]) -> None:
-        """Pass a request to the supervisor."""
+    def start(self, command: str) -> None:
+        """Start the agent itself; without it, only the commands of `run` are executed."""
+        self._send({"start": ["/bin/sh", "-c", command]})
+
+    def run(self, command: str, seconds: float, given: bytes = b"") -> Message | None:
+        """Have a shell command executed beside the agent; None if it took over `seconds`.
+
+        Raises
+        ------
+        AgentGoneError
+            The supervisor ended, or the agent did.
+        """
+        self._requests += 1
+        number = self._requests
+        text = base64.b64encode(given).decode()
+        self._send({"id": number, "run": command, "seconds": seconds, "input": text})
+        deadline = time.monotonic() + seconds
+        while (message := self.receive(deadline - time.monotonic())) is not None:
+            if message.id == number and message.exit_code is not None:
+                return message
+            if self.exit_code is not None:  # nobody waits for the answer
+                raise AgentGoneError
+        return None
+
+    def _send(self, message: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):
             self.control.sendall(json.dumps(message).encode() + b"\n")
 
-    def receive_control(self, seconds: float) -> dict[str, Any] | None:
+    def receive(self, seconds: float) -> Message | None:
         """Return the supervisor's next message, None after `seconds`.
 
         Raises
         ------
         AgentGoneError
-            The supervisor ended without a word: the agent killed it, or the sandbox failed.
+            The supervisor ended: the agent killed it, or the sandbox failed.
         """
         deadline = time.monotonic() + seconds
         while b"\n" not in self._buffer:
@@ -67,13 +117,16 @@ class AgentProcess:
                 data = self.control.recv(65_536)
             except OSError:
                 data = b""
-            if not data:
-                raise AgentGoneError
             self._buffer += data
+            if not data or len(self._buffer) > MAX_CONTROL_BYTES:
+                raise AgentGoneError
         line, _, self._buffer = self._buffer.partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
-        if "exit_code" not in message:
-            self.last_words = message
+        try:
+            message = _decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise AgentGoneError from None
+        if message.exited is not None:
+            self.exit_code = message.exited
         return message
 
     def write_line(self, message: Mapping[str, Any], seconds: float) -> None:
@@ -99,38 +152,83 @@ class AgentProcess:
             except OSError:
                 raise AgentGoneError from None
 
-    def end(self) -> None:
-        """Kill the agent and every process it started; return when they are gone."""
-        deadline = time.monotonic() + _KILL_SECONDS
-        # The supervisor adopts orphans, so everything is below it until it dies itself.
-        while (found := inside.descendants(self.process.pid)) and time.monotonic() < deadline:
-            for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: none forks meanwhile
-                for pid in found:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(pid, number)
-            time.sleep(0.005)
-        with contextlib.suppress(ProcessLookupError):
+    def end(self, reason: str | None = None) -> None:
+        """Kill the agent and every process it started; return when they are gone.
+
+        May be called from any thread, and again.
+        """
+        with self._ending:
+            self.ended_for = self.ended_for or reason
+            deadline = time.monotonic() + _KILL_SECONDS
+            # The supervisor adopts orphans, so everything is below it until it dies itself. In a
+            # namespace the first process to go is its first, and the rest go with it.
+            while (found := inside.descendants(self.process.pid)) and time.monotonic() < deadline:
+                for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped: none forks meanwhile
+                    for pid in found:
+                        with contextlib.suppress(ProcessLookupError, PermissionError):
+                            os.kill(pid, number)
+                time.sleep(0.005)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if self.isolation.has_own_processes:
+                    self.process.wait(_KILL_SECONDS)  # it ends once the namespace is empty
             self.process.kill()
-        self.process.wait()
-        self.control.close()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
+            self.process.wait()
+            if not self.isolation.has_own_processes:
+                self._end_escaped()
+
+    def _end_escaped(self) -> None:
+        """Kill what left the tree: all of the agent's user, or what came to us from it."""
+        deadline = time.monotonic() + _KILL_SECONDS
+        while escaped := [pid for pid in inside.processes() if self._is_agents(pid)]:
+            for pid in escaped:
+                inside.kill(pid)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.005)
+
+    def _is_agents(self, pid: int) -> bool:
+        if self.isolation.user is not None:
+            return _status(pid, "Uid").split()[:1] == [str(self.isolation.user)]
+        fields = inside.stat_fields(pid)
+        if not fields or int(fields[1]) != os.getpid() or pid in _running:
+            return False
+        # Environments can be changed and sessions left; this flag is for life, and the agent's
+        # processes have it from the supervisor. Where we have it too, the mark must do.
+        flagged = _status(pid, "NoNewPrivs") == "1" != _status(os.getpid(), "NoNewPrivs")
+        return flagged or _is_marked(pid, self.mark)
+
+
+_running: set[int] = set()  # supervisors of this process's own agents
+
+
+def _status(pid: int, name: str) -> str:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            if line.startswith(f"{name}:"):
+                return line.partition(":")[2].strip()
+    return ""
+
+
+def _is_marked(pid: int, mark: str) -> bool:
+    with contextlib.suppress(OSError):
+        return mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
 
 
 @contextlib.contextmanager
-def start_agent(
-    command: str,
+def open_place(
     *,
     isolation: Isolation,
     workspace: Path,
     environment: Mapping[str, str],
     validator: Path | None,
     logs: Path,
-    steps: bool,
+    resources: Resources | None = None,
+    steps: bool = False,
 ) -> Iterator[AgentProcess]:
-    """Start the agent under isolation; when the block ends, its whole tree has ended.
+    """Make the place an agent runs in; when the block ends, all processes in it have ended.
 
     Parameters
     ----------
@@ -140,67 +238,111 @@ def start_agent(
         Folder for what the agent prints.
     steps : bool
         Its stdin and stdout carry the step protocol.
+
+    Raises
+    ------
+    InputError
+        It cannot be made here; the message says why. No agent has run.
     """
-    become: dict[str, Any] = give_to_agent(workspace) if isolation.kind == "user" else {}
-    mark = ("TIDEGAUGE_RUN", secrets.token_hex(8))
-    options = {"cwd": workspace, "env": {**environment, mark[0]: mark[1]}, **become}
-    arguments = None
-    if isolation.kind == "bwrap":
-        arguments = bubblewrap_arguments(isolation, workspace=workspace, validator=validator)
+    resources = resources or Resources()
+    mark = secrets.token_hex(8)
+    options = {"cwd": workspace, "env": {**environment, _MARK: mark}}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_adopting_orphans())
-        agent = _launch(arguments, options, reads_stdin=steps)
-        outputs = {"stderr": agent.process.stderr}
-        if not steps:
-            outputs["stdout"] = agent.process.stdout
+        ours, theirs = socket.socketpair()
+        stack.enter_context(ours)
+        program = [supervisor_python(isolation), "-I", inside.__file__, str(theirs.fileno())]
+        if isolation.kind == "bwrap":
+            launch = bubblewrap_command(
+                program,
+                isolation,
+                workspace=workspace,
+                validator=validator,
+                resources=resources,
+            )
+        else:
+            launch = launch_command(
+                program, isolation, folder=workspace, validator=validator, closed=[theirs.fileno()]
+            )
+        wrapped, descriptors = stack.enter_context(launch)
+        process = _popen(wrapped, [theirs.fileno(), *descriptors], options, reads_stdin=steps)
+        theirs.close()
+        agent = AgentProcess(process, ours, isolation, f"{_MARK}={mark}")
+        stack.enter_context(_until_ended(agent, logs, keep_stdout=not steps))
+        relay = {"socket": SANDBOX_SOCKET, "ports": PORTS} if validator else None
+        limits = _system_limits(resources, isolation)
+        agent._send({"relay": relay, "limits": limits})
+        _wait_until_ready(agent, logs)
+        yield agent
+
+
+def _system_limits(resources: Resources, isolation: Isolation) -> dict[str, int | None]:
+    """Return the limits by the names of the system's resources; one counts the user's processes."""
+    return {
+        "cpus": resources.cpus,
+        "RLIMIT_AS": resources.memory_bytes,
+        "RLIMIT_FSIZE": resources.disk_bytes,
+        "RLIMIT_NPROC": None if isolation.kind == "none" else resources.processes,
+        "RLIMIT_CORE": 0,
+    }
+
+
+def _wait_until_ready(agent: AgentProcess, logs: Path) -> None:
+    with contextlib.suppress(AgentGoneError):
+        while (message := agent.receive(_START_SECONDS)) is not None:
+            if message.ready:
+                return
+    agent.end()
+    time.sleep(0.05)  # for the last of its stderr to be copied
+    said = (logs / "agent.stderr.txt").read_text(errors="replace").strip()[-400:]
+    raise InputError(
+        f"the agent could not be started ({agent.isolation.kind}): {said or 'no reason was given'}"
+        "; the agent's user must be able to read the Python environment, or choose another "
+        "--isolation"
+    )
+
+
+def _popen(
+    command: list[str], descriptors: list[int], options: dict[str, Any], *, reads_stdin: bool
+) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE if reads_stdin else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=descriptors,
+        start_new_session=True,
+        **options,
+    )
+    if process.stdin is not None:
+        os.set_blocking(process.stdin.fileno(), False)
+    return process
+
+
+@contextlib.contextmanager
+def _until_ended(agent: AgentProcess, logs: Path, *, keep_stdout: bool) -> Iterator[None]:
+    """Keep what the agent prints; end its tree with the block."""
+    process = agent.process
+    _running.add(process.pid)
+    outputs = {"stderr": process.stderr}
+    if keep_stdout:
+        outputs["stdout"] = process.stdout
+    with contextlib.ExitStack() as stack:
         pumps = [
             _keep(stream, stack.enter_context(open(logs / f"agent.{name}.txt", "wb")))
             for name, stream in outputs.items()
         ]
-        relay = {"socket": SANDBOX_SOCKET, "ports": PORTS} if validator else None
-        agent.send_control({"command": ["/bin/sh", "-c", command], "relay": relay})
         try:
-            yield agent
+            yield
         finally:
             agent.end()
-            _end_adopted("=".join(mark))
+            _running.discard(process.pid)
             for pump in pumps:
                 pump.join(timeout=0.5)
-
-
-def _launch(
-    bubblewrap: list[str] | None, options: dict[str, Any], *, reads_stdin: bool
-) -> AgentProcess:
-    """Start the supervisor, inside bubblewrap if its options are given."""
-    ours, theirs = socket.socketpair()
-    command = [sys.executable, "-I", inside.__file__, str(theirs.fileno())]
-    descriptors = [theirs.fileno()]
-    if bubblewrap is not None:
-        # Through a descriptor: /proc/1/cmdline inside would show them.
-        descriptors.append(_in_memory("\0".join(bubblewrap).encode()))
-        command = ["bwrap", "--args", str(descriptors[-1]), "--", *command]
-    with theirs:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE if reads_stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=descriptors,
-            start_new_session=True,
-            **options,
-        )
-    for descriptor in descriptors[1:]:
-        os.close(descriptor)
-    if process.stdin is not None:
-        os.set_blocking(process.stdin.fileno(), False)
-    return AgentProcess(process, ours)
-
-
-def _in_memory(data: bytes) -> int:
-    descriptor = os.memfd_create("arguments")
-    os.write(descriptor, data)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with contextlib.suppress(OSError):
+                        stream.close()
 
 
 def _keep(source: IO[bytes] | None, sink: IO[bytes]) -> threading.Thread:
@@ -211,8 +353,9 @@ def _keep(source: IO[bytes] | None, sink: IO[bytes]) -> threading.Thread:
         kept = 0
         with contextlib.suppress(OSError, ValueError), source:
             while data := os.read(source.fileno(), 65_536):
-                sink.write(data[: max(0, MAX_LOG_BYTES - kept)])
-                sink.flush()
+                with contextlib.suppress(OSError):  # a full disk must not block the agent
+                    sink.write(data[: max(0, MAX_LOG_BYTES - kept)])
+                    sink.flush()
                 kept += len(data)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -229,23 +372,3 @@ def _adopting_orphans() -> Iterator[None]:
         yield
     finally:
         libc.prctl(inside.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-def _end_adopted(mark: str) -> None:
-    """Kill what came to us when the supervisor died; other runs here carry other marks."""
-    deadline = time.monotonic() + _KILL_SECONDS / 3
-    while adopted := [pid for pid in inside.descendants(os.getpid()) if _is_marked(pid, mark)]:
-        for pid in adopted:
-            inside.kill(pid)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.005)
-
-
-def _is_marked(pid: int, mark: str) -> bool:
-    try:
-        return mark.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False

@@ -13,19 +13,21 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 from tidegauge.bench.run.budget import Budget, BudgetExceededError
 from tidegauge.bench.run.process import AgentGoneError, AgentProcess
+from tidegauge.bench.run.submissions import Submissions
 
-MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS = 0.5
 _WRITE_SECONDS = 0.3  # for an agent that does not read, beyond its time
-_PARTING_SECONDS = 0.8  # to read the last message before the end
+PARTING_SECONDS = 0.8  # to read the last message before the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,8 @@ class Ending:
     Attributes
     ----------
     cause : str
-        ``finished`` (the agent said so), ``exited`` (by itself), ``time``, ``steps``, ``failed``
-        (it could not be started or broke its supervisor) or ``interrupted``.
+        ``finished`` (the agent said so), ``exited`` (by itself), ``time``, ``steps``, ``disk``,
+        ``killed`` (it ended its supervisor), ``failed`` (the runner did) or ``interrupted``.
     exit_code : int or None
         Of the agent, where it ended by itself.
     """
@@ -48,80 +50,81 @@ class Ending:
 
 @dataclass
 class Transcript:
-    """Everything said during a run, one JSON line an event."""
+    """Everything that passed between agent and runner, one JSON line an event.
+
+    Attributes
+    ----------
+    lost : int
+        Events that could not be written: a full disk ends no run.
+    """
 
     path: Path
     tokens: int | None = None
+    lost: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, event: str, **content: Any) -> None:
         """Append one event with its time."""
         line = json.dumps({"at": round(time.time(), 3), "event": event, **content})
-        with self._lock, open(self.path, "a", encoding="utf-8") as handle:
-            handle.write(line + "\n")
+        try:
+            with self._lock, open(self.path, "a", encoding="utf-8") as handle:
+                handle.write(line + "\n")
+        except OSError:
+            self.lost += 1
 
 
 def run_plain(
-    agent: AgentProcess, budget: Budget, transcript: Transcript, watch: Callable[[], None]
+    agent: AgentProcess, budget: Budget, transcript: Transcript, submissions: Submissions
 ) -> Ending:
     """Wait for the agent to exit, or for its time to end."""
     while budget.seconds_left > 0:
         try:
-            message = agent.receive_control(min(_WATCH_SECONDS, budget.seconds_left))
+            agent.receive(min(_WATCH_SECONDS, budget.seconds_left))
         except AgentGoneError:
-            return _gone(agent)
-        if message is not None:
-            return _ending_of(message)
-        watch()
-    transcript.write("stopped", cause="time")
-    return Ending("time")
+            break
+        if agent.exit_code is not None:
+            break
+        submissions.look()
+    return _ending_of(agent, budget, transcript)
 
 
 def run_steps(
-    agent: AgentProcess, budget: Budget, transcript: Transcript, watch: Callable[[], None]
+    agent: AgentProcess, budget: Budget, transcript: Transcript, submissions: Submissions
 ) -> Ending:
     """Answer the agent's requests until it finishes, exits or has used up its budget."""
     assert agent.process.stdout is not None
     lines = _read_lines(agent.process.stdout)
     try:
-        while True:
-            line = _next_line(agent, lines, budget)
-            if line is None:
-                return _gone(agent)
+        while (line := _next_line(agent, lines, budget)) is not None:
             message = _parse(line)
             transcript.write("agent", message=message)
             _note_tokens(message, transcript)
             if message.get("finish") is True:
                 return Ending("finished")
             budget.spend_step()
-            answer = _answer(agent, message, budget)
-            watch()
-            reply = {**answer, **budget.left()}
+            reply = {**_answer(agent, message, budget), **budget.left()}
+            submissions.look()
             transcript.write("runner", message=reply)
             agent.write_line(reply, budget.seconds_left + _WRITE_SECONDS)
             budget.check_time()
             if budget.steps_left == 0:
                 raise BudgetExceededError("steps", budget.steps_used, budget.limits.steps)
     except BudgetExceededError as error:
+        submissions.freeze()  # what is written from now on is too late
         _say_stopped(agent, transcript, error.kind)
         return Ending(error.kind)
     except AgentGoneError:
-        if budget.seconds_left <= 0:
-            transcript.write("stopped", cause="time")
-            return Ending("time")
-        return _gone(agent)
+        pass
+    return _ending_of(agent, budget, transcript)
 
 
 def _say_stopped(agent: AgentProcess, transcript: Transcript, kind: str) -> None:
     transcript.write("stopped", cause=kind)
     with contextlib.suppress(AgentGoneError):
         agent.write_line({"stopped": kind}, _WRITE_SECONDS)
-        ends = time.monotonic() + _PARTING_SECONDS
-        while (left := ends - time.monotonic()) > 0:
-            message = agent.receive_control(left)
-            # The answer to a command that was cut off may still come; only an exit ends the wait.
-            if message is None or "exit_code" not in message:
-                break
+        ends = time.monotonic() + PARTING_SECONDS
+        while (left := ends - time.monotonic()) > 0 and agent.exit_code is None:
+            agent.receive(left)
 
 
 def _answer(agent: AgentProcess, message: dict[str, Any], budget: Budget) -> dict[str, Any]:
@@ -129,30 +132,30 @@ def _answer(agent: AgentProcess, message: dict[str, Any], budget: Budget) -> dic
     if not isinstance(command, str):
         what = message.get("error") or 'write {"run": "shell command"} or {"finish": true}'
         return {"exit_code": None, "output": f"not a request: {what}", "clipped": False}
-    agent.send_control({"run": command, "seconds": budget.seconds_left})
-    answer = agent.receive_control(budget.seconds_left)
+    answer = agent.run(command, budget.seconds_left)
     if answer is None:
         limit = budget.limits.hours * 3600
         raise BudgetExceededError("time", limit, limit)
-    if "exit_code" not in answer:  # the agent exited: nobody waits for the answer
-        raise AgentGoneError
-    return answer
+    return {"exit_code": answer.exit_code, "output": answer.output, "clipped": answer.clipped}
 
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
-        message = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        message = msgspec.json.decode(line, type=dict[str, Any])
+        json.dumps(message)  # what cannot be written to the transcript is no message either
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         return {"error": f"{error}", "line": line[:200].decode(errors="replace")}
-    if isinstance(message, dict):
-        return message
-    return {"error": "one JSON object a line", "line": line[:200].decode(errors="replace")}
+    return message
 
 
 def _note_tokens(message: dict[str, Any], transcript: Transcript) -> None:
-    tokens = message.get("tokens")
-    if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens >= 0:
+    if is_token_count(tokens := message.get("tokens")):
         transcript.tokens = tokens
+
+
+def is_token_count(value: object) -> bool:
+    """Whether an agent's count of tokens can be one; true and false are numbers to Python."""
+    return type(value) is int and 0 <= value < 2**53
 
 
 def _next_line(agent: AgentProcess, lines: queue.Queue[bytes], budget: Budget) -> bytes | None:
@@ -164,9 +167,9 @@ def _next_line(agent: AgentProcess, lines: queue.Queue[bytes], budget: Budget) -
         budget.check_time()
         with contextlib.suppress(queue.Empty):
             return lines.get(timeout=min(_POLL_SECONDS, budget.seconds_left))
-        if agent.last_words is not None:
+        if agent.exit_code is not None:
             return None
-        agent.receive_control(0.0)
+        agent.receive(0.0)
 
 
 def _read_lines(stream: IO[bytes]) -> queue.Queue[bytes]:
@@ -191,17 +194,15 @@ def _read_lines(stream: IO[bytes]) -> queue.Queue[bytes]:
     return lines
 
 
-def _ending_of(message: dict[str, Any]) -> Ending:
-    if "failed" in message:
-        return Ending("failed", detail=str(message["failed"]))
-    return Ending("exited", exit_code=message.get("exited"))
-
-
-def _gone(agent: AgentProcess) -> Ending:
-    """Tell an agent that exited from one whose supervisor or sandbox broke."""
+def _ending_of(agent: AgentProcess, budget: Budget, transcript: Transcript) -> Ending:
+    """Tell an agent that exited from one that ran out of something or ended its supervisor."""
+    kind = agent.ended_for or ("time" if budget.seconds_left <= 0 else None)
+    if kind is not None:
+        transcript.write("stopped", cause=kind)
+        return Ending(kind)
     with contextlib.suppress(AgentGoneError):
-        while agent.last_words is None and agent.receive_control(1.0) is not None:
+        while agent.exit_code is None and agent.receive(1.0) is not None:
             pass
-    if agent.last_words is not None:
-        return _ending_of(agent.last_words)
-    return Ending("failed", detail="the sandbox ended unexpectedly; see agent.stderr.txt")
+    if agent.exit_code is not None:
+        return Ending("exited", exit_code=agent.exit_code)
+    return Ending("killed", detail="the agent ended its own supervisor; see agent.stderr.txt")

@@ -3,44 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.grade import Report
-from tidegauge.bench.run.workspace import Limits
+from tidegauge.bench.grading import Report
+from tidegauge.bench.run.options import RunOptions
 from tidegauge.schema.runs import RunRecord
 
 FAMILY = "mlebench"
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to run an agent.
-
-    Attributes
-    ----------
-    command : str
-        A shell command, run in the workspace.
-    success_at : float, optional
-        The score that counts as success in the record; any medal by default.
-    mounts : tuple of Path
-        Files and folders a bubblewrap sandbox also shows, read-only.
-    passed : tuple of str
-        Names of environment variables that an isolated agent keeps.
-    """
-
-    command: str
-    alias: str
-    protocol: str = "plain"
-    isolation: str = "auto"
-    limits: Limits = field(default_factory=Limits)
-    success_at: float | None = None
-    leaderboard: Path | None = None
-    mounts: tuple[Path, ...] = ()
-    passed: tuple[str, ...] = ()
+_FATAL = {"time": "usageLimits", "steps": "usageLimits", "disk": "usageLimits", "failed": "runner"}
 
 
 def interrupted_record(
@@ -74,9 +46,11 @@ def finished_record(
     success = report["any_medal"]
     if options.success_at is not None:
         success = score is not None and prepared.competition.better(score, options.success_at)
-    fatal = {"time": "usageLimits", "steps": "usageLimits", "failed": "runner"}.get(cause)
-    if cause == "exited" and report["exit_code"] != 0:
+    fatal = _FATAL.get(cause)
+    if cause == "killed" or (cause == "exited" and report["exit_code"] != 0):
         fatal = "agent"
+    if report["error"]:
+        success, fatal = False, "runner"
     if cause == "interrupted":
         success, fatal = False, "interrupted"
     return msgspec.structs.replace(

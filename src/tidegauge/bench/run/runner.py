@@ -1,46 +1,60 @@
-"""One run: workspace, agent under a budget and isolation, grade, record."""
+"""One run from workspace to record.
+
+A run passes through four stages, and from the second on every path ends in one record:
+checked (nothing is written yet) -> started -> ended (none of the agent's processes lives) ->
+graded and recorded. What depends on the answers happens in the last stage only.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-import os
 import shlex
 import shutil
 import signal
 import socket
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.grade import Report, find_thresholds, grade_submission
-from tidegauge.bench.run.best_submission import BestSubmission
-from tidegauge.bench.run.budget import Budget
+from tidegauge.bench.competitions.base import Thresholds
+from tidegauge.bench.grading import Grade, Report, find_thresholds, grade_submission
+from tidegauge.bench.run.budget import Budget, Deadline
+from tidegauge.bench.run.disk import disk_watched
 from tidegauge.bench.run.isolation import (
-    AGENT_USER,
     Isolation,
     agent_environment,
-    choose_isolation,
+    agent_may,
     files_named_in,
+    give_workspace,
+    make_isolation,
+    take_back,
 )
-from tidegauge.bench.run.process import PORTS, start_agent
-from tidegauge.bench.run.protocol import Ending, Transcript, run_plain, run_steps
-from tidegauge.bench.run.record import RunOptions, finished_record, interrupted_record
-from tidegauge.bench.run.state import abandon_run, begin_run, end_run
-from tidegauge.bench.run.workspace import make_workspace, read_submission_file
+from tidegauge.bench.run.options import RunOptions
+from tidegauge.bench.run.process import PORTS, AgentProcess, open_place
+from tidegauge.bench.run.protocol import (
+    PARTING_SECONDS,
+    Ending,
+    Transcript,
+    is_token_count,
+    run_plain,
+    run_steps,
+)
+from tidegauge.bench.run.record import finished_record, interrupted_record
+from tidegauge.bench.run.state import RunState
+from tidegauge.bench.run.submissions import Best, Submissions
+from tidegauge.bench.run.workspace import make_workspace, read_agents_file
+from tidegauge.bench.server import Validator, listen, validating
 from tidegauge.errors import InputError
-from tidegauge.io import atomic_write, atomic_write_bytes, make_folder
+from tidegauge.io import append_lines, atomic_write, atomic_write_bytes, make_folder
 from tidegauge.progress import SILENT, Progress
-from tidegauge.schema.submission import MAX_BYTES
+from tidegauge.schema.faults import HUMAN, has_control_character
 
-_PROTECTION = {
-    "bwrap": "isolated by bubblewrap",
-    "user": f"isolated as user {AGENT_USER}: the answers are out of reach, the network is not",
-    "none": "WARNING: not isolated, the agent has your rights and can read the private answers",
-}
+_RESERVE_BYTES = 2**18  # given back when the agent has ended, so that its end can be written
 
 
 @dataclass(frozen=True)
@@ -50,11 +64,12 @@ class _Run:
     prepared: Prepared
     options: RunOptions
     isolation: Isolation
+    thresholds: Thresholds
     folder: Path
     run_id: str
     seed: int
     transcript: Transcript
-    best: BestSubmission
+    submissions: Submissions
 
     @property
     def workspace(self) -> Path:
@@ -67,10 +82,20 @@ class _Run:
         return self.options.protocol == "steps"
 
 
+@dataclass
+class _Work:
+    """What is known of the agent's time when it has ended."""
+
+    began: float
+    ended: float
+    ending: Ending
+    validations: int = 0
+
+
 def run_agent(
     prepared: Prepared,
-    out: Path,
-    runs: Path,
+    out: Path | str,
+    runs: Path | str,
     options: RunOptions,
     *,
     seed: int = 1,
@@ -84,60 +109,97 @@ def run_agent(
     Raises
     ------
     InputError
-        An option cannot be met here; nothing was run.
+        An option cannot be met here, and nothing was run; or the record could not be appended,
+        and the next ``bench`` command will do it.
     KeyboardInterrupt
         The run was interrupted; it is graded and recorded as such.
+
+    Examples
+    --------
+    >>> options = RunOptions(command="python agent.py", alias="mine")
+    >>> run_agent(prepared, "runs", "runs.jsonl", options)["score"]  # doctest: +SKIP
     """
-    run = _new_run(prepared, out, options, seed)
-    progress.note(f"{options.alias}, seed {seed}: {run.folder}, {_PROTECTION[run.isolation.kind]}")
+    out, runs = Path(out), Path(runs)
+    run = _checked(prepared, out, runs, options, seed)
+    progress.note(f"{options.alias}, seed {seed}: {run.folder}, {run.isolation.sentence()}")
     record = interrupted_record(prepared, options, run.run_id, seed)
-    try:
-        begin_run(run.folder, record, runs)  # within: Ctrl-C may come as soon as the run is known
-        counts_steps = run.counts_steps
-        make_workspace(prepared, run.workspace, limits=options.limits, counts_steps=counts_steps)
-        began = time.time()
-        ending = _work(run)
-        report = _run_report(run, ending, began, time.time())
-        report = _grade(run) | report
-        with atomic_write(run.folder / "report.json") as handle:
-            json.dump(report, handle, indent=2)
-        end_run(run.folder, finished_record(record, report, prepared, options), runs)
-    except InputError:
-        abandon_run(run.folder, run.run_id)  # the agent was never started
-        shutil.rmtree(run.folder)
-        raise
-    except KeyboardInterrupt:
-        end_run(run.folder, record, runs)
-        raise
-    if ending.cause == "interrupted":
+    with _interrupts() as hold_interrupts:
+        state = RunState(run.folder, runs, record)
+        if not state.is_kept:
+            progress.note("no state folder to write to: if this runner is killed, no record is")
+        try:
+            work = _work(run, hold_interrupts)
+        except BaseException as error:  # it never started, or was interrupted before it did
+            state.forget()
+            shutil.rmtree(run.folder, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise InputError(f"{run.folder}: the run cannot be prepared ({error})") from error
+            raise
+        report = _report(run, work)
+        try:
+            state.finish(finished_record(record, report, prepared, options))
+        finally:
+            state.close()
+    if work.ending.cause == "interrupted":
         raise KeyboardInterrupt
     return report
 
 
-def _new_run(prepared: Prepared, out: Path, options: RunOptions, seed: int) -> _Run:
-    """Check every option before anything is written."""
+def _checked(prepared: Prepared, out: Path, runs: Path, options: RunOptions, seed: int) -> _Run:
+    """Check everything that can be checked before an agent starts, then make the run's folder."""
+    if options.alias == HUMAN or not options.alias or has_control_character(options.alias):
+        raise InputError(
+            f"alias={options.alias!r}: choose another name for the agent, without control "
+            f"characters; {HUMAN!r} is for people"
+        )
     isolation = _isolation(prepared, out, options)
-    Budget(options.limits)
-    find_thresholds(prepared, options.leaderboard)
+    thresholds = find_thresholds(prepared, options.leaderboard)
+    append_lines(runs, lambda held: [])  # it can be appended to, and is there when the disk is full
     run_id = uuid.uuid4().hex
     folder = out.resolve() / f"{_file_name(options.alias)}-seed{seed}-{run_id[:8]}"
     make_folder(folder)
-    transcript = Transcript(folder / "transcript.jsonl")
-    best = BestSubmission(prepared, folder)
-    return _Run(prepared, options, isolation, folder, run_id, seed, transcript, best)
+    # An agent of another user without a mount table of its own must pass through here.
+    passes = isolation.kind == "user" and not isolation.namespaces
+    folder.chmod(0o711 if passes else 0o700)
+    return _Run(
+        prepared,
+        options,
+        isolation,
+        thresholds,
+        folder,
+        run_id,
+        seed,
+        Transcript(folder / "transcript.jsonl"),
+        Submissions(prepared, folder / "workspace", folder / "submissions"),
+    )
 
 
 def _isolation(prepared: Prepared, out: Path, options: RunOptions) -> Isolation:
-    kind = choose_isolation(options.isolation)
-    secret = prepared.private.resolve()
+    secrets = [prepared.private.resolve()]
+    if (source := prepared.source) is not None:
+        secrets.append(source.resolve())
     for path in options.mounts:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder to mount")
-        if path.resolve().is_relative_to(secret):
+        if any(path.resolve().is_relative_to(secret) for secret in secrets):
             raise InputError(f"{path}: is private; an agent cannot be given it")
     named = files_named_in(_words(options.command))
-    shown = [path for path in named if not path.resolve().is_relative_to(secret)]
-    return Isolation(kind, (*options.mounts, *shown), (secret, out.resolve()))
+    shown = [p for p in named if not any(p.resolve().is_relative_to(s) for s in secrets)]
+    hidden = [*secrets, out]
+    isolation = make_isolation(options.isolation, mounts=(*options.mounts, *shown), hidden=hidden)
+    if isolation.kind == "user" and not isolation.namespaces:
+        _refuse_readable(secrets, isolation)
+    return isolation
+
+
+def _refuse_readable(secrets: list[Path], isolation: Isolation) -> None:
+    """Refuse to run an agent whose user could read the answers, where nothing covers them."""
+    for path in secrets:
+        if agent_may(isolation, "-r", path):
+            raise InputError(
+                f"{path}: other users may read it, and it holds the answers; close it to them "
+                f"(chmod -R go= {path}), or install bubblewrap"
+            )
 
 
 def _words(command: str) -> list[str]:
@@ -147,47 +209,88 @@ def _words(command: str) -> list[str]:
         raise InputError(f"--agent {command!r}: {error}; check the quotes") from None
 
 
-def _work(run: _Run) -> Ending:
-    """Serve the validator, start the agent, and follow it to its end."""
-    from tidegauge.bench.server import make_app, serving, unix_socket
+def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
+    """Start the agent and follow it to its end; once it has started, nothing is raised."""
+    options = run.options
+    read_only_input = run.isolation.kind != "none"
+    make_workspace(
+        run.prepared,
+        run.workspace,
+        limits=options.limits,
+        counts_steps=run.counts_steps,
+        link=read_only_input,
+    )
+    give_workspace(run.workspace, run.isolation)
+    (run.folder / "reserve").write_bytes(b"\0" * _RESERVE_BYTES)
+    work = None
+    try:
+        with contextlib.ExitStack() as stack:
+            validator = stack.enter_context(validating(run.prepared, _tcp_sockets(run)))
+            began, budget = time.time(), Budget(options.limits)
+            own_network = run.isolation.has_own_network
+            agent = stack.enter_context(
+                open_place(
+                    isolation=run.isolation,
+                    workspace=run.workspace,
+                    environment=_environment(run, budget, validator),
+                    validator=validator.path if own_network else None,
+                    logs=run.folder,
+                    resources=options.resources,
+                    steps=run.counts_steps,
+                )
+            )
+            work = _Work(began, began, Ending("failed"))  # from here on it counts
+            run.transcript.write("start", command=options.command, isolation=run.isolation.kind)
+            agent.start(options.command)
+            work.ending = _follow(run, agent, budget)
+            agent.end()
+            work.validations = validator.count()
+            hold_interrupts()
+    except KeyboardInterrupt:
+        if work is None:
+            raise
+        work.ending = Ending("interrupted")
+    except Exception as error:
+        if work is None:
+            raise
+        work.ending = Ending("failed", detail=f"{type(error).__name__}: {error}")
+    work.ended = time.time()
+    run.transcript.write("end", **asdict(work.ending))
+    return work
 
-    with contextlib.ExitStack() as stack:
-        unix, path = stack.enter_context(unix_socket())
-        sockets, url = [unix], f"http://127.0.0.1:{PORTS[0]}"
-        if not run.isolation.has_own_network:
-            sockets.append(_listen_somewhere())
-            url = f"http://127.0.0.1:{sockets[-1].getsockname()[1]}"
-        stack.enter_context(serving(make_app(run.prepared.check), sockets))
-        budget = Budget(run.options.limits)
-        command = run.options.command
-        run.transcript.write("start", command=command, isolation=run.isolation.kind)
-        try:
-            stack.enter_context(_stoppable())
-            with start_agent(
-                command,
-                isolation=run.isolation,
-                workspace=run.workspace,
-                environment=_environment(run, budget, url),
-                validator=path if run.isolation.has_own_network else None,
-                logs=run.folder,
-                steps=run.counts_steps,
-            ) as agent:
-                follow = run_steps if run.counts_steps else run_plain
-                ending = follow(agent, budget, run.transcript, run.best.look)
-        except KeyboardInterrupt:
-            ending = Ending("interrupted")
-    run.transcript.write("end", **asdict(ending))
-    return ending
+
+def _follow(run: _Run, agent: AgentProcess, budget: Budget) -> Ending:
+    grace = 2 * PARTING_SECONDS if run.counts_steps else 0.0
+    deadline = Deadline(
+        budget,
+        freeze=run.submissions.freeze,
+        end=lambda: agent.end("time"),
+        grace_seconds=grace,
+    )
+    follow = run_steps if run.counts_steps else run_plain
+    limit_bytes = run.options.resources.disk_bytes
+    watch = disk_watched(run.workspace, limit_bytes=limit_bytes, end=lambda: agent.end("disk"))
+    with deadline, watch:
+        return follow(agent, budget, run.transcript, run.submissions)
 
 
-def _environment(run: _Run, budget: Budget, url: str) -> dict[str, str]:
+def _tcp_sockets(run: _Run) -> list[socket.socket]:
+    """Take the usual port, or any free one where another run has it: SERVER_URL tells which."""
+    if run.isolation.has_own_network:
+        return []
+    try:
+        return [listen("127.0.0.1", PORTS[0])]
+    except InputError:
+        return [listen("127.0.0.1", 0)]
+
+
+def _environment(run: _Run, budget: Budget, validator: Validator) -> dict[str, str]:
+    deadline = int(time.time() + budget.seconds_left)  # whole: any shell reads it
     told = {
-        "TIDEGAUGE_DEADLINE": str(
-            int(time.time() + budget.seconds_left)
-        ),  # whole: any shell reads it
+        "TIDEGAUGE_DEADLINE": str(deadline),
         "TIDEGAUGE_STEPS": str(budget.steps_left),
         "TIDEGAUGE_SEED": str(run.seed),
-        "SERVER_URL": url,
+        "SERVER_URL": validator.url or f"http://127.0.0.1:{PORTS[0]}",
     }
     return agent_environment(
         run.isolation,
@@ -198,49 +301,92 @@ def _environment(run: _Run, budget: Budget, url: str) -> dict[str, str]:
     )
 
 
-def _listen_somewhere() -> socket.socket:
-    """Take the usual port, or any free one where another run has it: SERVER_URL tells which."""
-    from tidegauge.bench.server import listen
-
-    try:
-        return listen("127.0.0.1", PORTS[0])
-    except InputError:
-        return listen("127.0.0.1", 0)
-
-
 @contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that a stopped runner still ends its agent and its record."""
+def _interrupts() -> Iterator[Callable[[], None]]:
+    """Treat SIGTERM as Ctrl-C, and raise the first of them only.
+
+    Those that come later, or after the yielded call, wait for the end of the block: a run that has
+    ended is recorded, and only once, however often the keys are pressed.
+    """
+    held: list[int] = []
+    are_held = False
 
     def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
+        nonlocal are_held
+        if are_held:
+            held.append(number)
+        else:
+            are_held = True
+            raise KeyboardInterrupt
 
+    def hold() -> None:
+        nonlocal are_held
+        are_held = True
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
     try:
-        before = signal.signal(signal.SIGTERM, stop)
+        before = {number: signal.signal(number, stop) for number in numbers}
     except ValueError:  # not the main thread: the caller's signals are not ours
-        yield
+        yield hold
         return
     try:
-        yield
+        yield hold
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if held:
+        raise KeyboardInterrupt
 
 
-def _grade(run: _Run) -> Report:
-    run.best.look()
+def _report(run: _Run, work: _Work) -> Report:
+    """Grade what the agent left, and write the report; a fault of the grader is in it."""
+    with contextlib.suppress(OSError):
+        (run.folder / "reserve").unlink()
+    take_back(run.workspace)
+    run.folder.chmod(0o700)
+    error = work.ending.detail if work.ending.cause == "failed" else ""
+    best = Best()
+    try:
+        grade = _grade(run)
+        best = run.submissions.best()
+        if best.data is not None:
+            _write(run.folder / "best.csv", best.data)
+    except Exception as fault:  # ours or the competition's: it must not cost the record
+        error = f"{type(fault).__name__}: {fault}"
+        path = str(run.folder / "submission.csv")
+        grade = Grade(path, True, None, None, [f"not graded: {error}"], run.thresholds)
+    run.submissions.forget()
+    report = {
+        **grade.report(run.prepared),
+        "best_score": best.score,
+        "valid_submissions_seen": best.count,
+        **_facts(run, work),
+        "error": error,
+    }
+    with contextlib.suppress(OSError, InputError), atomic_write(run.folder / "report.json") as file:
+        json.dump(report, file, indent=2)
+    return report
+
+
+def _grade(run: _Run) -> Grade:
+    data = run.submissions.freeze()
     final = run.folder / "submission.csv"
-    private = run.prepared.private
-    data = read_submission_file(run.workspace, private=private, max_bytes=MAX_BYTES)
     if data is not None:
-        with atomic_write_bytes(final) as handle:
-            handle.write(data)
-    grade = grade_submission(run.prepared, final, leaderboard=run.options.leaderboard)
-    extra = {"best_score": run.best.score, "valid_submissions_seen": run.best.count}
-    return grade.report(run.prepared) | extra
+        _write(final, data)
+    grade = grade_submission(
+        run.prepared, final if data is None else data, leaderboard=run.options.leaderboard
+    )
+    return replace(grade, submission_path=str(final))
 
 
-def _run_report(run: _Run, ending: Ending, began: float, ended: float) -> Report:
-    options = run.options
+def _write(path: Path, data: bytes) -> None:
+    with contextlib.suppress(OSError, InputError), atomic_write_bytes(path) as handle:
+        handle.write(data)
+
+
+def _facts(run: _Run, work: _Work) -> Report:
+    options, ending = run.options, work.ending
+    data = run.submissions.freeze()
     return {
         "run_id": run.run_id,
         "alias": options.alias,
@@ -248,27 +394,34 @@ def _run_report(run: _Run, ending: Ending, began: float, ended: float) -> Report
         "seed": run.seed,
         "protocol": options.protocol,
         "isolation": run.isolation.kind,
+        "isolation_in_force": run.isolation.sentence(),
+        "network": "none but the validator" if run.isolation.has_own_network else "the host's",
         "exit_cause": ending.cause,
         "exit_code": ending.exit_code,
         "exit_detail": ending.detail,
-        "started_at": int(began * 1000),
-        "completed_at": int(ended * 1000),
-        "seconds": round(ended - began, 3),
+        "started_at": int(work.began * 1000),
+        "completed_at": int(work.ended * 1000),
+        "seconds": round(work.ended - work.began, 3),
         "hours_limit": options.limits.hours,
         "steps_limit": options.limits.steps if run.counts_steps else None,
-        "tokens_count": run.transcript.tokens or _reported_tokens(run.workspace),
+        "resource_limits": asdict(options.resources),
+        "validations": work.validations,
+        "lost_transcript_events": run.transcript.lost,
+        "tokens_count": run.transcript.tokens or _reported_tokens(run),
+        "submission_sha256": None if data is None else hashlib.sha256(data).hexdigest(),
+        "answers_sha256": run.prepared.answers_sha256(),
     }
 
 
-def _reported_tokens(workspace: Path) -> int | None:
+def _reported_tokens(run: _Run) -> int | None:
     """Return what a plain agent wrote to usage.json as ``{"tokens": N}``, if it did."""
-    path = workspace / "usage.json"
+    private = run.prepared.private
+    data = read_agents_file(run.workspace, Path("usage.json"), private=private, max_bytes=10_000)
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as handle:
-            tokens = json.loads(handle.read(10_000))["tokens"]
-    except (OSError, ValueError, KeyError, TypeError):
+        tokens = json.loads(data or b"{}").get("tokens")
+    except (ValueError, AttributeError, RecursionError):
         return None
-    return tokens if isinstance(tokens, int) and tokens >= 0 else None
+    return tokens if is_token_count(tokens) else None
 
 
 def _file_name(alias: str) -> str:

@@ -1,134 +1,141 @@
-"""What a run leaves while it lives, so that even a killed runner is recorded.
+"""What a run leaves in the user's state folder while it lives, so that a killed runner is recorded.
 
-Each run folder holds ``state.json`` until its record is written, and the user's state folder holds
-a pointer to it. Any later ``bench`` command finds states whose runner is gone and settles them.
+Each run has one file there, locked for as long as its runner lives. Its first line is the record
+the run gets if nothing more is heard of it, a second one the record it earned. Any later ``bench``
+command appends the last of them to the file of records, once. Nothing else is believed: not the
+run folders, which may come from somebody else.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Iterator
+import stat
 from pathlib import Path
-from typing import Any
 
-from tidegauge.io import append_line, atomic_write
-from tidegauge.schema.runs import RunRecord, append_run, encode_run
-from tidegauge.system import file_lock
+import msgspec
 
-STATE = "state.json"
-RECORD = "record.json"
+from tidegauge.errors import TideGaugeError
+from tidegauge.schema.runs import RunRecord, append_run
+from tidegauge.system import fcntl
 
-
-def begin_run(folder: Path, record: RunRecord, runs: Path) -> None:
-    """Write the state of a run that starts now: the record it gets if its runner is killed."""
-    state = {
-        "pid": os.getpid(),
-        "pid_started": _start_ticks(os.getpid()),
-        "runs": str(runs.resolve()),
-        "record": json.loads(encode_run(record)),
-    }
-    with atomic_write(folder / STATE) as handle:
-        json.dump(state, handle)
-    with contextlib.suppress(OSError):  # no home folder: the run folder alone still serves
-        pointers = _pointer_folder()
-        pointers.mkdir(parents=True, exist_ok=True)
-        (pointers / str(record.run_id)).write_text(str((folder / STATE).resolve()))
+_MAX_BYTES = 2**20
 
 
-def end_run(folder: Path, record: RunRecord, runs: Path) -> None:
-    """Append the run's record and forget its state, in an order that a kill cannot break."""
-    with atomic_write(folder / RECORD) as handle:
-        handle.write(encode_run(record).decode() + "\n")
-    append_run(runs, record)
-    _forget(folder / STATE, str(record.run_id))
+class _State(msgspec.Struct, frozen=True):
+    """A line of a state file: where the run is, where its record goes, the record itself."""
+
+    folder: str
+    runs: str
+    record: RunRecord
+    is_final: bool = False
 
 
-def abandon_run(folder: Path, run_id: str) -> None:
-    """Forget a run that never started."""
-    _forget(folder / STATE, run_id)
+class RunState:
+    """The state of a living run; its lock is held until it is closed or the process ends."""
+
+    def __init__(self, folder: Path, runs: Path, record: RunRecord) -> None:
+        self._folder, self._runs = folder.resolve(), runs.resolve()
+        self._descriptor: int | None = None
+        self._path = _state_folder() / f"{record.run_id}.jsonl"
+        with contextlib.suppress(OSError):  # no state folder: the run goes on, unprotected
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            self._descriptor = os.open(self._path, flags, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self._write(record)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a killed runner would be recorded."""
+        return self._descriptor is not None
+
+    def finish(self, record: RunRecord) -> None:
+        """Append the run's record, once, and forget the state.
+
+        Raises
+        ------
+        InputError
+            The file of records cannot be appended to; a later command will do it.
+        """
+        with contextlib.suppress(OSError):
+            self._write(record, is_final=True)
+        append_run(self._runs, record)
+        self.forget()
+
+    def forget(self) -> None:
+        """Remove the state: the run is recorded, or never started."""
+        if self._descriptor is not None:
+            self._path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Give up the lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _write(self, record: RunRecord, *, is_final: bool = False) -> None:
+        if self._descriptor is not None:
+            state = _State(str(self._folder), str(self._runs), record, is_final)
+            os.write(self._descriptor, msgspec.json.encode(state) + b"\n")
+            os.fsync(self._descriptor)
 
 
-def settle_interrupted(out: Path | None = None) -> list[str]:
-    """Record every run whose runner was killed; return their ids.
-
-    Parameters
-    ----------
-    out : Path, optional
-        A folder of run folders to look at beside those of the user's state folder.
-    """
-    settled = []
-    for state in _known_states(out):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            settled += _settle(state)
+def settle_interrupted() -> list[str]:
+    """Record every run whose runner was killed; return the ids of those that had not ended."""
+    settled: list[str] = []
+    if fcntl is None:  # agents run on Linux only
+        return settled
+    with contextlib.suppress(OSError):
+        for path in sorted(_state_folder().glob("*.jsonl")):
+            with contextlib.suppress(OSError, TideGaugeError):  # it stays for a better day
+                settled += _settle(path)
     return settled
 
 
-def _known_states(out: Path | None) -> Iterator[Path]:
-    found: dict[Path, None] = {}
-    with contextlib.suppress(OSError):
-        for pointer in sorted(_pointer_folder().iterdir()):
-            state = Path(pointer.read_text())
-            if state.exists():
-                found[state] = None
-            else:
-                pointer.unlink(missing_ok=True)
-    if out is not None:
-        found |= dict.fromkeys(path.resolve() for path in sorted(out.glob(f"*/{STATE}")))
-    yield from found
-
-
 def _settle(path: Path) -> list[str]:
-    # The lock: two commands at once make one record.
-    with open(path, encoding="utf-8") as handle, file_lock(handle.fileno()):
-        state = json.load(handle)
-        if not path.exists() or _is_alive(state["pid"], state["pid_started"]):
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
             return []
-        runs, record = Path(state["runs"]), state["record"]
-        run_id = str(record["run_id"])
-        interrupted = not (path.parent / RECORD).exists()
-        if interrupted:
-            record["completed_at"] = int(_last_sign_of_life(path.parent) * 1000)
-            line = json.dumps(record)
-        else:
-            line = (path.parent / RECORD).read_text().strip()
-        if not _holds(runs, run_id):
-            append_line(runs, line)
-        _forget(path, run_id)
-    return [run_id] if interrupted else []
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return []  # its runner lives
+        state = _last_state(os.read(descriptor, _MAX_BYTES))
+        if state is not None and path.exists():
+            append_run(state.runs, state.record)
+            path.unlink(missing_ok=True)
+            return [] if state.is_final else [str(state.record.run_id)]
+        return []
+    finally:
+        os.close(descriptor)
 
 
-def _holds(runs: Path, run_id: str) -> bool:
-    if not runs.exists():
-        return False
-    with open(runs, "rb") as handle:
-        return any(run_id.encode() in line for line in handle)
+def _last_state(data: bytes) -> _State | None:
+    """Return the last whole line; a kill may have cut the one after it short."""
+    for line in reversed(data.split(b"\n")[:-1]):
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            state = msgspec.json.decode(line, type=_State)
+            if state.is_final:
+                return state
+            ended = int(_last_sign_of_life(Path(state.folder)) * 1000)
+            record = msgspec.structs.replace(
+                state.record, completed_at=max(ended, state.record.started_at)
+            )
+            return msgspec.structs.replace(state, record=record)
+    return None
 
 
 def _last_sign_of_life(folder: Path) -> float:
-    return max(path.stat().st_mtime for path in folder.iterdir() if path.is_file())
-
-
-def _forget(state: Path, run_id: str) -> None:
-    state.unlink(missing_ok=True)
+    times = [0.0]
     with contextlib.suppress(OSError):
-        (_pointer_folder() / run_id).unlink(missing_ok=True)
+        times += [entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(folder)]
+    return max(times)
 
 
-def _pointer_folder() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+def _state_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(base) / "tidegauge" / "running"
-
-
-def _is_alive(pid: int, started: int | None) -> bool:
-    return started is not None and _start_ticks(pid) == started
-
-
-def _start_ticks(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot: pids alone are used again."""
-    try:
-        fields: list[Any] = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.prepare import link_or_copy
+from tidegauge.bench.preparation import link_or_copy
+from tidegauge.bench.run.isolation import walk
+from tidegauge.bench.run.options import Limits
 from tidegauge.errors import InputError
 from tidegauge.io import make_folder
 
-DEFAULT_HOURS = 12.0
-DEFAULT_STEPS = 500
 DEFAULT_URL = "http://127.0.0.1:5001"
 SUBMISSION = Path("submission", "submission.csv")
 
@@ -59,29 +58,22 @@ exec curl --silent --show-error --form "file=@$file" "${{SERVER_URL:-{url}}}/val
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long an agent may work: hours of wall clock, and steps where it asks for them."""
-
-    hours: float = DEFAULT_HOURS
-    steps: int = DEFAULT_STEPS
-
-    def sentence(self, *, counts_steps: bool = True) -> str:
-        """Say the budget to the agent."""
-        time = f"{self.hours:g} hours" if self.hours >= 1 else f"{self.hours * 60:.3g} minutes"
-        steps = f", and {self.steps:,} steps" if counts_steps else ""
-        return f"You have {time} of wall-clock time{steps}."
-
-
 def make_workspace(
     prepared: Prepared,
-    out: Path,
+    out: Path | str,
     *,
     limits: Limits | None = None,
     counts_steps: bool = True,
     url: str = DEFAULT_URL,
+    link: bool = False,
 ) -> Path:
     """Write instructions.txt, input/, submission/ and validate_submission.sh to a new folder.
+
+    Parameters
+    ----------
+    link : bool
+        Link scans instead of copying them: only where the agent cannot write to its input, since
+        it would write to the prepared data and to what that was made from.
 
     Raises
     ------
@@ -89,13 +81,13 @@ def make_workspace(
         `out` is there already and is not empty, or would hold the prepared data itself.
     """
     limits = limits or Limits()
-    out = out.resolve()
+    out = Path(out).resolve()
     if prepared.private.is_relative_to(out):
         raise InputError(f"{out}: holds the private answers; choose another folder")
     make_folder(out)
     if any(out.iterdir()):
         raise InputError(f"{out}: is not empty; choose a new folder for the workspace")
-    _fill_input(prepared.public, out / "input")
+    _fill_input(prepared.public, out / "input", link=link)
     (out / "submission").mkdir()
     budget = limits.sentence(counts_steps=counts_steps)
     text = _INSTRUCTIONS.format(title=prepared.competition.title, url=url, budget=budget)
@@ -106,14 +98,27 @@ def make_workspace(
     return out
 
 
-def _fill_input(public: Path, target: Path) -> None:
+def _fill_input(public: Path, target: Path, *, link: bool) -> None:
     """Copy the tables, which agents like to overwrite; link the scans, which are many."""
     target.mkdir()
     for path in sorted(public.iterdir()):
         if path.is_dir():
-            shutil.copytree(path, target / path.name, copy_function=link_or_copy)
+            place = _link_readable if link else shutil.copyfile
+            shutil.copytree(path, target / path.name, copy_function=place)
         else:
             shutil.copyfile(path, target / path.name)
+    for name in walk(target):  # whoever the agent is, it may read them
+        if os.path.isdir(name):
+            os.chmod(name, 0o755)
+        elif os.stat(name).st_nlink == 1:
+            os.chmod(name, 0o644)
+
+
+def _link_readable(source: str, target: str) -> str:
+    """Link a file that everyone may read; copy another, whose permissions are not ours to widen."""
+    if os.stat(source).st_mode & stat.S_IROTH:
+        return link_or_copy(source, target)
+    return str(shutil.copyfile(source, target))
 
 
 def read_submission_file(workspace: Path, *, private: Path, max_bytes: int) -> bytes | None:

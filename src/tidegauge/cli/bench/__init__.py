@@ -19,6 +19,7 @@ from tidegauge.cli.bench.options import (
 )
 from tidegauge.cli.bench.run import run
 from tidegauge.cli.bench.similar import similar
+from tidegauge.cli.bench.verify import verify
 from tidegauge.cli.options import OutputFolder, json_option, quiet_option, seed_option
 from tidegauge.cli.output import print_json
 from tidegauge.errors import InputError
@@ -35,6 +36,7 @@ def bench() -> None:
 
 bench.add_command(run)
 bench.add_command(similar)
+bench.add_command(verify)
 
 
 @bench.command("list")
@@ -47,7 +49,7 @@ def list_command(as_json: bool, progress: Progress) -> None:
     """
     from tidegauge.bench.competitions.registry import competition_names, get_competition
 
-    settle_killed_runs(None, progress)
+    settle_killed_runs(progress)
     rows = []
     for name in competition_names():
         try:
@@ -87,6 +89,10 @@ def list_command(as_json: bool, progress: Progress) -> None:
     required=True,
     help="Where public/ and private/ go.",
 )
+@click.option(
+    "--salt",
+    help="With --simulate: make data that can be made again, by agents too; random by default.",
+)
 @click.option("--no-verify", is_flag=True, help="Take data other than the original.")
 @click.option("--copy", is_flag=True, help="Copy scans even where they could be linked.")
 @seed_option
@@ -97,6 +103,7 @@ def prepare(
     simulate: bool,
     scans: bool,
     out: Path,
+    salt: str | None,
     no_verify: bool,
     copy: bool,
     seed: int,
@@ -106,18 +113,15 @@ def prepare(
 
     Example: tidegauge bench prepare osic --raw kaggle/osic.zip --out prepared
     """
-    from tidegauge.bench.competitions.registry import get_competition
-    from tidegauge.bench.prepare import prepare_competition, simulate_and_prepare
+    import tidegauge.bench as tb
 
     if simulate == (raw is not None):
         raise click.UsageError("give either --raw or --simulate")
-    found = get_competition(competition)
+    found = tb.get_competition(competition)
     if raw is None:
-        prepared = simulate_and_prepare(found, out, seed=seed, scans=scans, progress=progress)
+        prepared = tb.simulate(found, out, seed=seed, scans=scans, salt=salt, progress=progress)
     else:
-        prepared = prepare_competition(
-            found, raw, out, verify=not no_verify, copy=copy, progress=progress
-        )
+        prepared = tb.prepare(found, raw, out, verify=not no_verify, copy=copy, progress=progress)
     click.echo(f"{found.competition_id}: {len(prepared.expected_keys):,} rows to predict, in {out}")
 
 
@@ -140,11 +144,10 @@ def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: 
 
     Example: tidegauge bench workspace osic --prepared prepared --out workspace
     """
-    from tidegauge.bench.run.budget import Budget
-    from tidegauge.bench.run.workspace import Limits, make_workspace
+    import tidegauge.bench as tb
 
-    limits = Budget(Limits(hours, steps)).limits
-    click.echo(make_workspace(open_competition(competition, prepared), out, limits=limits))
+    limits = tb.Limits(hours, steps)
+    click.echo(tb.make_workspace(open_competition(competition, prepared), out, limits=limits))
 
 
 @bench.command()
@@ -156,7 +159,9 @@ def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: 
     "--also", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0 for none."
 )
 @click.option(
-    "--max-mib", type=click.IntRange(1), default=64, show_default=True, help="Largest upload."
+    "--max-mib",
+    type=click.IntRange(1, 64),
+    help="Largest upload; by default from the rows asked for.",
 )
 @click.option(
     "--upload-seconds", type=float, default=60.0, show_default=True, help="Longest upload."
@@ -168,7 +173,7 @@ def serve(
     host: str,
     port: int,
     also: int,
-    max_mib: int,
+    max_mib: int | None,
     upload_seconds: float,
     progress: Progress,
 ) -> None:
@@ -184,7 +189,8 @@ def serve(
     for bound in sockets:
         address, number = bound.getsockname()[:2]
         progress.note(f"validating {competition} on http://{address}:{number}/validate")
-    limits = server.ServerLimits(max_mib * 2**20, upload_seconds)
+    max_bytes = max_mib * 2**20 if max_mib else found.max_bytes
+    limits = server.ServerLimits(max_bytes, upload_seconds)
     server.serve(server.make_app(found.check, limits), sockets)
     progress.note("stopped")
 
@@ -235,7 +241,7 @@ def grade(
 
     Example: tidegauge bench grade osic submission.csv --prepared prepared --report report.json
     """
-    from tidegauge.bench.grade import grade_many, grade_submission
+    from tidegauge.bench.grading import grade_many, grade_submission
 
     found = open_competition(competition, prepared)
     if submission.suffix == ".jsonl":

@@ -31,17 +31,16 @@ leaderboard_option = click.option(
 
 def open_competition(name: str, folder: Path) -> Prepared:
     """Open a prepared competition by its name."""
-    from tidegauge.bench.competition_folder import open_prepared
-    from tidegauge.bench.competitions.registry import get_competition
+    import tidegauge.bench as tb
 
-    return open_prepared(get_competition(name), folder)
+    return tb.open_prepared(name, folder)
 
 
-def settle_killed_runs(out: Path | None, progress: Progress) -> None:
-    """Record the runs of killed runners, and say so."""
+def settle_killed_runs(progress: Progress) -> None:
+    """Record the runs of killed runners, and print their ids."""
     from tidegauge.bench.run.state import settle_interrupted
 
-    for run_id in settle_interrupted(out):
+    for run_id in settle_interrupted():
         progress.note(f"run {run_id} was killed; it is now recorded as interrupted")
 
 

@@ -33,6 +33,11 @@ from tidegauge.progress import Progress
 @click.option("--steps", type=int, default=500, show_default=True, help="Step budget.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
 @click.option("--runs", type=file_type, help="Record file; OUT/runs.jsonl by default.")
+@click.option("--memory", type=float, metavar="GIB", help="Of each of the agent's processes.")
+@click.option("--cpus", type=click.IntRange(1), help="Cores the agent may use.")
+@click.option("--disk", type=float, default=50.0, show_default=True, metavar="GIB")
+@click.option("--processes", type=click.IntRange(16), default=4096, show_default=True)
+@click.option("--gpus", is_flag=True, help="Show graphics devices to a bubblewrap sandbox.")
 @click.option("--success-at", type=float, help="Score that counts as success, not any medal.")
 @click.option(
     "--mount",
@@ -57,6 +62,11 @@ def run(
     steps: int,
     seeds: int,
     runs: Path | None,
+    memory: float | None,
+    cpus: int | None,
+    disk: float,
+    processes: int,
+    gpus: bool,
     success_at: float | None,
     mount: tuple[Path, ...],
     pass_env: tuple[str, ...],
@@ -68,21 +78,20 @@ def run(
 
     Example: tidegauge bench run osic --prepared prepared --out runs --agent naive
     """
+    import tidegauge.bench as tb
     from tidegauge.bench.agents import resolve_agent
-    from tidegauge.bench.grade import aggregate
-    from tidegauge.bench.run.record import RunOptions
-    from tidegauge.bench.run.runner import run_agent
-    from tidegauge.bench.run.workspace import Limits
+    from tidegauge.bench.grading import aggregate
 
-    settle_killed_runs(out, progress)
+    settle_killed_runs(progress)
     found = open_competition(competition, prepared)
     command, default_alias = resolve_agent(agent)
-    options = RunOptions(
+    options = tb.RunOptions(
         command=command,
         alias=alias or default_alias,
         protocol=protocol,
         isolation=isolation,
-        limits=Limits(hours, steps),
+        limits=tb.Limits(hours, steps),
+        resources=tb.Resources(memory, cpus, disk, processes, gpus),
         success_at=success_at,
         leaderboard=leaderboard,
         mounts=mount,
@@ -90,7 +99,7 @@ def run(
     )
     records = runs or out / "runs.jsonl"
     reports = [
-        run_agent(found, out, records, options, seed=number, progress=progress)
+        tb.run_agent(found, out, records, options, seed=number, progress=progress)
         for number in range(seed, seed + seeds)
     ]
     print_report(reports[0] if seeds == 1 else aggregate(reports), None)

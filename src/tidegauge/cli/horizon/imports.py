@@ -98,14 +98,18 @@ def import_mlebench_command(
 
 
 def _write(imported: Imported, out: Path | None, progress: Progress) -> None:
-    from tidegauge.schema.runs import append_run, encode_run
+    from tidegauge.schema.runs import append_runs, encode_run
     from tidegauge.schema.weights import with_task_weights
 
-    for record in with_task_weights(imported.records):
-        if out is None:
+    records = list(with_task_weights(imported.records))
+    added = len(records)
+    if out is not None:
+        added = append_runs(out, records)
+    else:
+        for record in records:
             click.echo(encode_run(record).decode())
-        else:
-            append_run(out, record)
     for reason, count in imported.skipped.items():
         progress.note(f"{count:,} run{'s' * (count != 1)} {reason}: left out")
-    progress.note(f"{len(imported.records):,} runs imported")
+    if held := len(imported.records) - added:
+        progress.note(f"{held:,} run{'s' * (held != 1)} already in {out}: left out")
+    progress.note(f"{added:,} runs imported")

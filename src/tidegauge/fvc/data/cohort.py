@@ -75,6 +75,32 @@ class Questions:
 
 
 @dataclass(frozen=True, slots=True)
+class Visits:
+    """Measurements after the first visit that a forecast may use as well.
+
+    Attributes
+    ----------
+    patient : ndarray of int
+        Row of the `Baselines` it goes with; sorted.
+    gap_weeks, fvc_ml : ndarray
+        Weeks since that patient's first visit, and the measurement.
+    """
+
+    patient: IntArray
+    gap_weeks: FloatArray
+    fvc_ml: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.patient)
+
+    def of(self, patients: IntArray) -> Visits:
+        """Return the visits of these patients (in ascending order), renumbered."""
+        rows = np.flatnonzero(np.isin(self.patient, patients))
+        place = np.searchsorted(patients, self.patient[rows])
+        return Visits(place, self.gap_weeks[rows], self.fvc_ml[rows])
+
+
+@dataclass(frozen=True, slots=True)
 class Cohort:
     """Patients with their histories.
 
@@ -121,6 +147,14 @@ class Cohort:
         patient = self.patient[later]
         end = np.searchsorted(patient, patient, side="right")
         return later[end - np.arange(len(later)) <= SCORED_VISITS]
+
+    def later_visits(self, most: int | None = None) -> Visits:
+        """Return the visits after the first one, of each patient the earliest `most`."""
+        later = np.flatnonzero(~self.first)
+        patient = self.patient[later]
+        place = np.arange(len(later)) - np.searchsorted(patient, patient, side="left")
+        kept = later if most is None else later[place < most]
+        return Visits(self.patient[kept], self.gap_weeks[kept], self.fvc_ml[kept])
 
     def questions(self, rows: IntArray) -> Questions:
         """Return what a forecaster is asked in order to predict these visits."""

@@ -104,6 +104,61 @@ def read_cohort(path: Path, *, note: Callable[[str], None] = lambda text: None) 
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureTable:
+    """Features of patients from a table: radiologists' scores, another program's measurements.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Columns other than Patient.
+    rows : dict
+        Values by patient, NaN where a field is empty.
+    """
+
+    names: tuple[str, ...]
+    rows: dict[str, list[float]]
+
+
+def read_feature_table(path: Path) -> FeatureTable:
+    """Read a CSV table with a column Patient and one number a column for each.
+
+    Raises
+    ------
+    ProblemsError
+        Fields that are no number, and patients that repeat.
+    InputError
+        The file is missing, empty, or has no column besides Patient.
+    """
+    reading = _Reading(path)
+    rows: dict[str, list[float]] = {}
+    names: tuple[str, ...] = ()
+    for line, row in _rows(reading, ("Patient",)):
+        patient = row.pop("Patient")
+        names = tuple(row)
+        if patient in rows or not patient:
+            reading.fault(line, f"Patient={patient}: repeated or empty; keep one row a patient")
+            continue
+        rows[patient] = [_feature(reading, line, name, text) for name, text in row.items()]
+    if reading.problems:
+        raise ProblemsError(reading.problems)
+    if not names:
+        raise InputError(f"{path}: no features; give a column Patient and at least one of numbers")
+    return FeatureTable(names, rows)
+
+
+def _feature(reading: _Reading, line: int, name: str, text: str) -> float:
+    if text.lower() in ("", "na", "nan"):
+        return math.nan
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.inf
+    if not math.isfinite(value):
+        reading.fault(line, f"{name}={text}: not a number; correct it or leave it empty")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """The rows of a sample submission.
 

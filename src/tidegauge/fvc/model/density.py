@@ -18,7 +18,31 @@ from tidegauge.engine.sampling import LogDensity
 from tidegauge.fvc.model.design import SCALARS, HierarchicalDesign, HierarchicalPriors
 
 _N_SCALARS = len(SCALARS)
+# Where each scalar is: constants to the compiler.
+_LEVEL_MEAN = SCALARS.index("level_mean")
+_LEVEL_EXPECTED = SCALARS.index("level_expected")
+_LOG_LEVEL_SD = SCALARS.index("log_level_sd")
+_SLOPE_MEAN = SCALARS.index("slope_mean")
+_LOG_EFFECT_SD = SCALARS.index("log_effect_sd")
+_LOG_SLOPE_SD = SCALARS.index("log_slope_sd")
+_LOG_SIGMA = SCALARS.index("log_sigma")
+_GROWTH = SCALARS.index("growth")
+_LOG_NU = SCALARS.index("log_nu")
+_LOG_NU_SLOPE = SCALARS.index("log_nu_slope")
 _N_PRIORS = 2 * _N_SCALARS
+
+_START = {  # near the posterior of published cohorts
+    "level_mean": 27.0,
+    "level_expected": 5.0,
+    "log_level_sd": 2.0,
+    "slope_mean": -1.5,
+    "log_effect_sd": -1.5,
+    "log_slope_sd": 0.5,
+    "log_sigma": 0.3,
+    "growth": 0.0,
+    "log_nu": 1.2,
+    "log_nu_slope": 1.2,
+}
 
 _density_type = types.int64(
     types.uint64,
@@ -76,13 +100,13 @@ def _level(
     x: FloatArray, grad: FloatArray, at: int, sd: float, centre: float, expected: float, seen: float
 ) -> float:
     """Add the normal prior of one patient's level."""
-    r = (x[at] - (x[0] + x[1] * expected) * centre + seen) / sd
+    r = (x[at] - (x[_LEVEL_MEAN] + x[_LEVEL_EXPECTED] * expected) * centre + seen) / sd
     g = r / sd
     grad[at] -= g
-    grad[0] += g * centre
-    grad[1] += g * centre * expected
-    grad[2] += r * r - 1.0
-    return float(-0.5 * r * r - x[2])
+    grad[_LEVEL_MEAN] += g * centre
+    grad[_LEVEL_EXPECTED] += g * centre * expected
+    grad[_LOG_LEVEL_SD] += r * r - 1.0
+    return float(-0.5 * r * r - x[_LOG_LEVEL_SD])
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -100,19 +124,19 @@ def _slope(
     mean = 0.0
     for k in range(len(cov)):
         mean += cov[k] * x[_N_SCALARS + k]
-    e = (x[at] - x[3] - effect_sd * mean) / slope_sd
+    e = (x[at] - x[_SLOPE_MEAN] - effect_sd * mean) / slope_sd
     rise = 1.0 + e * e / nu
     tail = math.log(rise)
     w = (nu + 1.0) * e / (nu * rise)  # minus the derivative in e
     g = w / slope_sd
     grad[at] -= g
-    grad[3] += g
-    grad[4] += g * effect_sd * mean
+    grad[_SLOPE_MEAN] += g
+    grad[_LOG_EFFECT_SD] += g * effect_sd * mean
     for k in range(len(cov)):
         grad[_N_SCALARS + k] += g * effect_sd * cov[k]
-    grad[5] += w * e - 1.0
-    grad[9] += (const_nu - 0.5 * tail + 0.5 * w * e / nu) * (nu - 1.0)
-    return float(const - x[5] - 0.5 * (nu + 1.0) * tail)
+    grad[_LOG_SLOPE_SD] += w * e - 1.0
+    grad[_LOG_NU_SLOPE] += (const_nu - 0.5 * tail + 0.5 * w * e / nu) * (nu - 1.0)
+    return float(const - x[_LOG_SLOPE_SD] - 0.5 * (nu + 1.0) * tail)
 
 
 @numba.njit(cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
@@ -151,10 +175,14 @@ def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
     t, y = data[at : at + m], data[at + m : at + 2 * m]
     grad[:] = 0.0
     logp: float = _scalars(x, grad, prior)
-    nu = 1.0 + math.exp(x[8])
+    nu = 1.0 + math.exp(x[_LOG_NU])
     const, const_nu = _t_constant(nu)
-    level_sd = math.exp(x[2])
-    scales = (math.exp(x[4]), math.exp(x[5]), 1.0 + math.exp(x[9]))
+    level_sd = math.exp(x[_LOG_LEVEL_SD])
+    scales = (
+        math.exp(x[_LOG_EFFECT_SD]),
+        math.exp(x[_LOG_SLOPE_SD]),
+        1.0 + math.exp(x[_LOG_NU_SLOPE]),
+    )
     constants = _t_constant(scales[2])
     for k in range(_N_SCALARS, _N_SCALARS + p):
         logp -= 0.5 * x[k] * x[k]
@@ -163,7 +191,7 @@ def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
         a, b = _N_SCALARS + p + i, _N_SCALARS + p + n + i
         logp += _level(x, grad, a, level_sd * centre[i], centre[i], expected[i], observed[i])
         logp += _slope(x, grad, b, cov[i], scales, constants)
-        log_scale = x[6] + x[7] * size[i]
+        log_scale = x[_LOG_SIGMA] + x[_GROWTH] * size[i]
         start, end = int(begin[i]), int(begin[i + 1])
         total, by_level, by_slope, squares = _visits(
             y[start:end], t[start:end], x[a], x[b], math.exp(-log_scale), nu
@@ -172,10 +200,10 @@ def log_density(x: FloatArray, grad: FloatArray, data: FloatArray) -> float:
         grad[a] += by_level
         grad[b] += by_slope
         extra = squares - (end - start)
-        grad[6] += extra
-        grad[7] += extra * size[i]
+        grad[_LOG_SIGMA] += extra
+        grad[_GROWTH] += extra * size[i]
         by_nu = (end - start) * const_nu - 0.5 * total + 0.5 * squares / nu
-        grad[8] += by_nu * (nu - 1.0)
+        grad[_LOG_NU] += by_nu * (nu - 1.0)
     return logp
 
 
@@ -231,9 +259,8 @@ def _prior_row(name: str, priors: HierarchicalPriors) -> tuple[float, float]:
 def make_density(design: HierarchicalDesign, priors: HierarchicalPriors) -> LogDensity:
     """Return the compiled density of this data for `engine.sampling.sample_density`."""
     n, p = len(design.patients.unit_ml), design.patients.x.shape[1]
-    middle = np.concatenate(
-        [[27.0, 5.0, 2.0, -1.5, -1.5, 0.5, 0.3, 0.0, 1.2, 1.2], np.zeros(p + n), np.full(n, -1.5)]
-    )
+    scalars = [_START[name] for name in SCALARS]
+    middle = np.concatenate([scalars, np.zeros(p + n), np.full(n, _START["slope_mean"])])
 
     def initial(seed: int) -> FloatArray:
         spread = np.random.default_rng(seed).uniform(-0.5, 0.5, len(middle))

@@ -6,24 +6,26 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tidegauge.engine.parallel import parallel_map
 from tidegauge.errors import InputError
-from tidegauge.fvc.scans.dicom import read_scan
-from tidegauge.fvc.scans.features import FEATURES, Measured, measure_lungs
-from tidegauge.fvc.scans.segmentation import LungSlice, lung_slice, segment_lungs
+from tidegauge.fvc.scans.features import FEATURES
+from tidegauge.fvc.scans.pictures import slice_png
+from tidegauge.fvc.scans.plausibility import Person
+from tidegauge.fvc.scans.scan import scan
+from tidegauge.fvc.scans.series import ScanError
+from tidegauge.fvc.scans.workers import limit_cpu, map_in_workers
 from tidegauge.io import atomic_write, sha256_of
 from tidegauge.progress import SILENT, Progress
+from tidegauge.system import available_cores
 
-__all__ = ["LungSlice", "ScanFeatures", "lung_slice", "measure_scan", "scan_features"]
-
-FEATURE_VERSION = 1  # raise it when a feature changes, so that cached values are measured again
+FEATURE_VERSION = 2  # raise it when a feature changes, so that cached values are measured again
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,14 @@ class ScanFeatures:
     """
 
     table: pd.DataFrame
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What is kept of one scan: its features and what to tell of it."""
+
+    values: dict[str, float]
     warnings: list[str]
 
 
@@ -47,6 +57,7 @@ def scan_features(
     folder: Path | str,
     patients: Sequence[str],
     *,
+    persons: Sequence[Person] | None = None,
     cache: Path | None = None,
     workers: int | None = None,
     progress: Progress = SILENT,
@@ -57,6 +68,8 @@ def scan_features(
     ----------
     patients : sequence of str
         Whose scans to measure; one without a folder has a row of NaN and no warning.
+    persons : sequence of Person, optional
+        What is known of each, to hold lung volumes against.
     cache : path, optional
         Folder to keep measurements in, by the content of the scan's files.
     workers : int, optional
@@ -64,19 +77,58 @@ def scan_features(
     """
     folder = Path(folder)
     if not folder.is_dir():
-        return ScanFeatures(_table({}), [])
-    present = [p for p in dict.fromkeys(patients) if _is_name(p) and (folder / p).is_dir()]
-    measured = parallel_map(
-        partial(_measure_patient, folder=folder, cache=cache),
-        present,
-        workers=workers,
-        label="measuring scans",
-        progress=progress,
-    )
-    found = dict(zip(present, measured, strict=True))
+        return ScanFeatures(_table({}))
+    known = dict(zip(patients, persons or [Person()] * len(patients), strict=True))
+    present = [p for p in known if _is_name(p) and (folder / p).is_dir()]
+    measure = partial(_measure_patient, folder=folder, cache=cache, version=FEATURE_VERSION)
+    found: dict[str, _Kept] = {}
+    n_workers = min(workers or available_cores(), max(len(present), 1))
+    with progress.step("measuring scans", total=len(present)) as step:
+        tasks = [(patient, known[patient]) for patient in present]
+        for index, result in map_in_workers(measure, tasks, workers=n_workers):
+            if isinstance(result, ScanError):
+                result = _Kept({}, [str(result)])
+            found[present[index]] = result
+            step.update(len(found))
     rows = {p: found[p].values if p in found else {} for p in patients}
-    warnings = [f"{p}: {'; '.join(m.warnings)}" for p, m in found.items() if m.warnings]
+    warnings = [f"{p}: {'; '.join(found[p].warnings)}" for p in present if found[p].warnings]
     return ScanFeatures(_table(rows), warnings)
+
+
+class ScanPicture(NamedTuple):
+    """A slice with the lungs outlined, as PNG or None, and what was found wrong with the scan."""
+
+    png: bytes | None
+    warnings: list[str]
+
+
+def scan_pictures(
+    folder: Path,
+    patients: Sequence[str],
+    *,
+    workers: int | None = None,
+    progress: Progress = SILENT,
+) -> dict[str, ScanPicture]:
+    """Draw a slice of each patient who has a folder of scans."""
+    present = [p for p in patients if _is_name(p) and (folder / p).is_dir()]
+    if not present:
+        return {}
+    n_workers = min(workers or available_cores(), len(present))
+    pictures: dict[str, ScanPicture] = {}
+    with progress.step("drawing slices", total=len(present)) as step:
+        folders = [folder / patient for patient in present]
+        for index, picture in map_in_workers(_picture, folders, workers=n_workers):
+            if isinstance(picture, ScanError):
+                picture = ScanPicture(None, [str(picture)])
+            pictures[present[index]] = picture
+            step.update(len(pictures))
+    return pictures
+
+
+def _picture(folder: Path) -> ScanPicture:
+    limit_cpu(_count_files(folder))
+    one = scan(folder)
+    return ScanPicture(slice_png(one.volume, one.lungs), one.measured.warnings)
 
 
 def _is_name(patient: str) -> bool:
@@ -91,38 +143,31 @@ def _table(rows: dict[str, dict[str, float]]) -> pd.DataFrame:
     return pd.DataFrame(data, index=index, columns=list(FEATURES))
 
 
-def measure_scan(folder: Path | str) -> Measured:
-    """Read, segment and measure one scan.
-
-    Raises
-    ------
-    ScanError
-        It cannot be read, or shows no lungs.
-    """
-    volume = read_scan(folder)
-    measured = measure_lungs(volume, segment_lungs(volume))
-    return Measured(measured.values, [*volume.warnings, *measured.warnings])
-
-
-def _measure_patient(patient: str, *, folder: Path, cache: Path | None) -> Measured:
-    """Measure one scan through the cache; whatever is wrong with it becomes its warning."""
-    try:
-        kept = None if cache is None else cache / f"{_content_key(folder / patient)}.json"
-        if kept is not None and (known := _from_cache(kept)) is not None:
+def _measure_patient(
+    task: tuple[str, Person], *, folder: Path, cache: Path | None, version: int
+) -> _Kept:
+    """Measure one scan through the cache."""
+    patient, person = task
+    limit_cpu(_count_files(folder / patient))
+    kept = None
+    if cache is not None:
+        kept = cache / f"{_content_key(folder / patient, person, version)}.json"
+        if (known := _from_cache(kept)) is not None:
             return known
-        measured = measure_scan(folder / patient)
-        if kept is not None:
-            _to_cache(kept, measured)
-        return measured
-    except InputError as error:
-        return Measured({}, [str(error)])
-    except Exception as error:  # one scan out of hundreds must not end the run, whatever it holds
-        return Measured({}, [f"cannot be measured ({type(error).__name__}: {error})"])
+    measured = scan(folder / patient, person=person).measured
+    result = _Kept(measured.values, measured.warnings)
+    if kept is not None:
+        _to_cache(kept, result)
+    return result
 
 
-def _content_key(folder: Path) -> str:
-    """Hash the feature version and every file's name and bytes."""
-    digest = hashlib.sha256(f"features {FEATURE_VERSION}".encode())
+def _count_files(folder: Path) -> int:
+    return sum(1 for path in folder.rglob("*") if path.is_file())
+
+
+def _content_key(folder: Path, person: Person, version: int) -> str:
+    """Hash the feature version, the patient's facts, and every file's name and bytes."""
+    digest = hashlib.sha256(f"features {version} {person}".encode())
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         try:
             content = sha256_of(path)
@@ -132,17 +177,17 @@ def _content_key(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _to_cache(path: Path, measured: Measured) -> None:
+def _to_cache(path: Path, kept: _Kept) -> None:
     # A cache that cannot be written costs time, never a measurement.
     with contextlib.suppress(OSError, InputError), atomic_write(path) as handle:
-        json.dump({"values": measured.values, "warnings": measured.warnings}, handle)
+        json.dump({"values": kept.values, "warnings": kept.warnings}, handle)
 
 
-def _from_cache(path: Path) -> Measured | None:
+def _from_cache(path: Path) -> _Kept | None:
     """Return what was kept, or None if there is nothing or it is not what we write."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         values = {name: float(kept["values"][name]) for name in FEATURES}
-        return Measured(values, [str(text) for text in kept["warnings"]])
+        return _Kept(values, [str(text) for text in kept["warnings"]])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from tidegauge.fvc.scans.series import AIR_HU, Image
 
 _HIGHEST_HU = 3071
 _LARGEST_SIDE = 768  # larger images are shrunk: lungs need no finer pixels
+_FRAME_ABOVE_HU = -900  # below, a flat area reads as the air that it will be taken for
+_FRAME_EDGE_SHARE = 0.02  # of the pixels along the edge; all of a frame, a quarter of a circle's
+_FRAME_SHARE = 0.002  # of the image: a frame one pixel wide has twice that
+_FRAME_LEAST_PX = 30
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ def to_hu(raw: NDArray[Any], encoding: Encoding, notes: dict[str, None]) -> Imag
     if encoding.is_monochrome1 and _border(hu) > -500:
         hu = _turned_back(hu, raw, slope, intercept, encoding, notes)
     hu[_padding(raw, encoding)] = AIR_HU
-    _clear_outside_circle(hu)
+    clear_frame(hu)
     return _shrunk(hu)
 
 
@@ -99,22 +104,31 @@ def _padding(raw: NDArray[Any], encoding: Encoding) -> NDArray[np.bool_]:
     return padding
 
 
-def _clear_outside_circle(hu: Image) -> None:
-    """Turn an undeclared filling of the corners, such as 0 HU, into air."""
-    corners = hu[[0, 0, -1, -1], [0, -1, 0, -1]]
-    if corners[0] <= -500 or (corners != corners[0]).any():
-        return
-    rows, columns = (np.linspace(-1, 1, n) for n in hu.shape)
-    outside = rows[:, None] ** 2 + columns**2 > 0.98
-    same = hu == corners[0]
-    if same[outside].mean() > 0.9 and same[~outside].mean() < 0.5:
-        hu[outside & same] = AIR_HU
+def clear_frame(hu: Image) -> None:
+    """Turn a flat area at the edge of an image, above the density of air, into air.
+
+    Such are the corners outside the scanned circle, and the frame that an archive puts round an
+    image. Tissue cut by the edge is never flat: noise makes neighbours differ.
+    """
+    edge = np.concatenate([hu[0], hu[-1], hu[1:-1, 0], hu[1:-1, -1]])
+    values, counts = np.unique(edge[edge > _FRAME_ABOVE_HU], return_counts=True)
+    for value in values[counts >= max(_FRAME_EDGE_SHARE * len(edge), 2)]:
+        labels, n = ndimage.label(hu == value)
+        sizes = np.bincount(labels.ravel(), minlength=n + 1)
+        at_edge = np.zeros(n + 1, dtype=bool)
+        for side in (labels[0], labels[-1], labels[:, 0], labels[:, -1]):
+            at_edge[side] = True
+        is_frame = at_edge & (sizes >= max(_FRAME_SHARE * hu.size, _FRAME_LEAST_PX))
+        is_frame &= sizes < hu.size  # an image of one value is no frame of anything
+        is_frame[0] = False
+        hu[is_frame[labels]] = AIR_HU
 
 
 def _shrunk(hu: Image) -> Image:
     factor = -(-max(hu.shape) // _LARGEST_SIDE)
     if factor == 1:
         return hu
+    factor = min(factor, *hu.shape)
     rows, columns = (n // factor for n in hu.shape)
     blocks = hu[: rows * factor, : columns * factor].reshape(rows, factor, columns, factor)
     small: Image = blocks.mean(axis=(1, 3)).astype(np.int16)

@@ -1,36 +1,66 @@
-"""Lungs in a CT volume: threshold, border clearing, components, trachea out, fibrosis kept in.
+"""Lungs in a CT volume, on a working grid of about 2 mm.
 
-All of it happens on a working grid of about 2 mm, where a 512 x 512 x 100 scan takes a second.
+The body first, for nothing outside it is lung; then its air without airways and gas; then each lung
+alone: its edge, its vessels and its fibrosis.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
-from scipy.spatial import ConvexHull, QhullError
-from skimage.draw import polygon2mask
+from scipy.stats import norm
 
-from tidegauge.fvc.scans.series import ScanError, Volume
+from tidegauge.fvc.scans.airways import find_airways
+from tidegauge.fvc.scans.body import find_body
+from tidegauge.fvc.scans.grid import (
+    FloatArray,
+    Labels,
+    Mask,
+    Spacing,
+    block_means,
+    box_of,
+    closed,
+    dilated,
+    eroded,
+    part_means,
+    part_sizes,
+    smoothed,
+)
+from tidegauge.fvc.scans.series import NoLungsError, Volume
 
-FloatArray = NDArray[np.float32]
-Mask = NDArray[np.bool_]
-
-_WORKING_MM = (2.6, 2.2, 2.2)  # voxels are averaged up to, never beyond, this size
-_AIR_BELOW_HU = -300.0  # nearer to soft tissue than to lung, so that fibrotic edges count as lung
-_GAS_BELOW_HU = -950.0  # bowel gas, a hollow table; lung tissue is denser on average
-_OUTSIDE_BELOW_HU = -920.0  # between air with the patient's blurred edge and inflated lung
-_BONE_ABOVE_HU = 160.0
-# One lung and an adult's pair; less is something else. A few slices show but a section, in cm2.
-_SMALLEST_LUNG_ML, _SMALLEST_SECTION_CM2 = 80.0, 10.0
-_LEAST_LUNGS_ML, _LEAST_SECTION_CM2 = 300.0, 30.0
-_OTHER_LUNG_SHARE = 0.08  # a second lung is at least this share of the first
-_TRACHEA_MM2 = (40.0, 700.0)
-_CLOSING_MM = 18.0
-_WINDOW_HU = (-1250.0, 250.0)
+RIGHT, LEFT = 1, 2
+_TISSUE_HU = 40.0
+_LUNG_BELOW_HU = -400.0  # half-way between inflated lung (-850) and soft tissue
+# Half-way for lung that fibrosis has made denser. Above -200 HU it is no edge of air any more.
+_EDGE_HU = (_LUNG_BELOW_HU, -200.0)
+_LOCAL_MM = 10.0  # over which the density beside an edge is averaged: several honeycomb cysts
+_AIRWAY_WALL_MM = 2.5
+# Air is gas within this of what gas reads; lung, even emphysematous, holds tissue and blood.
+_ABOVE_GAS_HU = 40.0
+_GAS_RANGE_HU = (-1010, -960)  # below is padding, above is foam
+_GAS_CORE_MM = 3.0
+# Share of gas in the core from which a part is bowel: small bowel parts have 0.25 and more, large
+# ones (a stomach) nearly 1; of lungs small pieces have none, and a bullous lung has 0.15.
+_GAS_SHARES_ML = ((0.0, 0.15), (200.0, 0.35), (600.0, 1.0))
+_LARGEST_BOWEL_ML = _GAS_SHARES_ML[-1][0]
+# A stomach under a thin diaphragm is joined to the lung. Its wide gas has wall and spleen around
+# it; a bulla, as wide and as empty, has lung.
+_POCKET_MM, _POCKET_LEAST_ML = 10.0, 10.0
+_POCKET_RIM_MM, _POCKET_SHELL_MM = 7.5, 5.0
+_POCKET_SHELL_SHARE = 0.4
+_OTHER_PART_SHARE = 0.08  # a lung, or a lobe apart, is at least this share of the largest part
+_FRAGMENT_MM, _FRAGMENT_LEAST_ML = 8.0, 0.3  # pieces that fibrosis parts from their lung
+# Both lungs of a small adult breathed out; a few slices show but a section, in cm2.
+_LEAST_LUNGS_ML, _LEAST_SECTION_CM2 = 300.0, 25.0
+_SIDES_MM = 4.5  # grid on which right and left are parted
+_SIDES_RADII_MM = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0)  # bridges before the heart are thinner
+_SIDES_SHARE = 0.15  # of the larger lung that the smaller has at least
+_SIDES_APART = 0.2  # of the body's width, between their centres: lobes of one lung are closer
+_CLOSING_MM = 10.0  # takes in vessels up to 20 mm, and not the heart or the liver
+_BONE_ABOVE_HU = 200.0
 
 
 @dataclass(frozen=True)
@@ -39,20 +69,34 @@ class Lungs:
 
     Attributes
     ----------
-    mask : bool array
-        ``[z, y, x]`` on the working grid: vessels and fibrosis included, trachea not.
+    side : uint8 array
+        ``[z, y, x]`` on the working grid: 0 outside, `RIGHT` or `LEFT` inside; vessels and
+        fibrosis included, trachea and main bronchi not.
+    body : bool array
+        The patient, on the same grid.
     hu : float32 array
-        Hounsfield units on the same grid.
+        Hounsfield units on the same grid: block means.
     blocks : tuple of int
         How many voxels of the volume, along each axis, one working voxel averages.
     spacing_mm : tuple of float
         Of the working grid.
     """
 
-    mask: Mask
+    side: NDArray[np.uint8]
+    body: Mask
     hu: FloatArray
     blocks: tuple[int, int, int]
-    spacing_mm: tuple[float, float, float]
+    spacing_mm: Spacing
+
+    def within(self, region: Mask) -> Lungs:
+        """Return the rows and columns that hold a region."""
+        box = (slice(None), *box_of(region))
+        return replace(self, side=self.side[box], body=self.body[box], hu=self.hu[box])
+
+    @property
+    def mask(self) -> Mask:
+        """Both lungs."""
+        return self.side > 0
 
     @property
     def voxel_ml(self) -> float:
@@ -62,14 +106,7 @@ class Lungs:
     @property
     def volume_ml(self) -> float:
         """The volume of both lungs."""
-        return float(self.mask.sum()) * self.voxel_ml
-
-
-class LungSlice(NamedTuple):
-    """A slice for people to look at: grey values and the lung mask, as uint8 of one shape."""
-
-    grey: NDArray[np.uint8]
-    mask: NDArray[np.uint8]
+        return float(np.count_nonzero(self.side)) * self.voxel_ml
 
 
 def segment_lungs(volume: Volume) -> Lungs:
@@ -77,184 +114,203 @@ def segment_lungs(volume: Volume) -> Lungs:
 
     Raises
     ------
-    ScanError
+    NoLungsError
         No lungs are found.
     """
-    hu, blocks = _working_grid(volume)
-    spacing = tuple(mm * k for mm, k in zip(volume.spacing_mm, blocks, strict=True))
-    spacing_mm = (spacing[0], spacing[1], spacing[2])
-    air = _inner_air(hu)
-    air &= ~_trachea(air, spacing_mm)
-    lungs = _largest_parts(air, hu, spacing_mm)
-    filled = np.zeros_like(lungs)
-    middle = _middle_column(lungs)
-    for is_right, columns in ((True, np.s_[:middle]), (False, np.s_[middle:])):
-        side = (..., columns)
-        filled[side] = _with_fibrosis(lungs[side], hu[side], spacing_mm, is_right=is_right)
-    return Lungs(filled, hu, blocks, spacing_mm)
+    hu, blocks = block_means(volume)
+    z, y, x = (mm * k for mm, k in zip(volume.spacing_mm, blocks, strict=True))
+    smooth = smoothed(hu, (z, y, x))
+    body = find_body(smooth, (z, y, x))
+    if not body.any():
+        raise _no_lungs()
+    gas_hu, noise_hu = _gas_hu(hu[~body]), _noise_hu(hu, body & (np.abs(smooth) < 100))
+    # Work within the body alone: half of an image is air around it.
+    box = (slice(None), *box_of(body))
+    scan = _Scan(hu[box], smooth[box].copy(), body[box], (z, y, x), gas_hu, noise_hu)
+    del smooth
+    sides = np.zeros(hu.shape, dtype=np.uint8)
+    sides[box] = _find_sides(scan)
+    return Lungs(sides, body, hu, blocks, scan.spacing_mm)
 
 
-def lung_slice(volume: Volume, lungs: Lungs | None = None) -> LungSlice:
-    """Return the slice that shows most of the lungs, in a lung window, with its mask of 0 and 1.
+def _find_sides(scan: _Scan) -> NDArray[np.uint8]:
+    """Return 0, `RIGHT` or `LEFT` for each voxel."""
+    airways = find_airways(scan.hu, scan.body, scan.spacing_mm)
+    airways = dilated(airways, _AIRWAY_WALL_MM, scan.spacing_mm)
+    air = (scan.smooth < _LUNG_BELOW_HU) & scan.body & ~airways
+    pockets = _gas_pockets(scan, air)
+    sides = _parted(_lung_parts(scan, air & ~pockets, pockets), scan)
+    free = scan.body & ~airways & ~pockets
+    for side in (RIGHT, LEFT):
+        lung = _finished(sides == side, scan, free)
+        sides[lung & (sides == 0)] = side
+    return sides
 
-    Raises
-    ------
-    ScanError
-        No lungs are found.
+
+@dataclass(frozen=True)
+class _Scan:
+    """The body on the working grid: block means, the same smoothed, level of gas and noise."""
+
+    hu: FloatArray
+    smooth: FloatArray
+    body: Mask
+    spacing_mm: Spacing
+    gas_hu: float
+    noise_hu: float
+
+    @property
+    def voxel_ml(self) -> float:
+        return float(np.prod(self.spacing_mm)) / 1000
+
+
+def _no_lungs() -> NoLungsError:
+    return NoLungsError("no lungs found; check that this is a chest CT in Hounsfield units")
+
+
+def _gas_hu(around: FloatArray) -> float:
+    """Return what gas reads in this scan: -1000, but for the scanner's calibration.
+
+    The commonest value around the patient, for foam and cloth are there too.
     """
-    lungs = segment_lungs(volume) if lungs is None else lungs
-    index = int(np.argmax(lungs.mask.sum(axis=(1, 2))))
-    darkest, brightest = _WINDOW_HU
-    share = (lungs.hu[index] - darkest) / (brightest - darkest)
-    grey = np.rint(255 * np.clip(share, 0, 1)).astype(np.uint8)
-    return LungSlice(grey, lungs.mask[index].astype(np.uint8))
+    low, high = _GAS_RANGE_HU
+    counts, edges = np.histogram(around, bins=np.arange(low - 5, high + 6, 10))
+    if counts.sum() < 1000:
+        return -1000.0
+    return float(edges[np.argmax(counts)] + 5)
 
 
-def _working_grid(volume: Volume) -> tuple[FloatArray, tuple[int, int, int]]:
-    """Average blocks of voxels."""
-    wanted = zip(_WORKING_MM, volume.spacing_mm, volume.hu.shape, strict=True)
-    z, y, x = (min(max(1, int(limit / mm)), n) for limit, mm, n in wanted)
-    hu = volume.hu
-    n_z, n_y, n_x = (n // k for n, k in zip(hu.shape, (z, y, x), strict=True))
-    total = np.zeros((n_z, n_y, n_x), dtype=np.float32)
-    for i in range(z):
-        for j in range(y):
-            for k in range(x):
-                total += hu[i : n_z * z : z, j : n_y * y : y, k : n_x * x : x]
-    return total / (z * y * x), (z, y, x)
+def _noise_hu(hu: FloatArray, tissue: Mask) -> float:
+    """Return the standard deviation of noise, from neighbours in soft tissue."""
+    steps = np.diff(hu, axis=2)[tissue[:, :, 1:] & tissue[:, :, :-1]]
+    return float(1.4826 * np.median(np.abs(steps)) / np.sqrt(2)) if steps.size else 0.0
 
 
-def _inner_air(hu: FloatArray) -> Mask:
-    """Air that is not around the patient: parts that reach the image's edge are, unless denser.
-
-    Lungs may reach it too, where the image is cropped to them; aerated tissue tells them apart.
-    """
-    air: Mask = hu < _AIR_BELOW_HU
-    within_slice = np.zeros((3, 3, 3), dtype=bool)
-    within_slice[1] = ndimage.generate_binary_structure(2, 1)
-    labels, n = ndimage.label(air, within_slice)
-    edges = (labels[:, 0], labels[:, -1], labels[:, :, 0], labels[:, :, -1])
-    at_edge = np.unique(np.concatenate([edge.ravel() for edge in edges]))
-    at_edge = at_edge[at_edge > 0]
-    is_outside = np.zeros(n + 1, dtype=bool)
-    is_outside[at_edge] = _means(hu, labels)[at_edge] < _OUTSIDE_BELOW_HU
-    inner: Mask = air & ~is_outside[labels]
-    return inner
-
-
-def _means(hu: FloatArray, labels: NDArray[np.signedinteger]) -> NDArray[np.float64]:
-    """Mean density of each labelled part, by label."""
-    flat = labels.ravel()
-    sizes = np.bincount(flat)
-    means: NDArray[np.float64] = np.bincount(flat, hu.ravel()) / np.maximum(sizes, 1)
-    return means
+def _gas_pockets(scan: _Scan, air: Mask) -> Mask:
+    """Stomach and bowel that touch the lung: wide gas with little lung around it."""
+    sizes = [max(1, round(_POCKET_MM / mm)) for mm in scan.spacing_mm]
+    limit_hu = scan.gas_hu + _ABOVE_GAS_HU
+    labels, n = ndimage.label(air & (ndimage.uniform_filter(scan.smooth, sizes) < limit_hu))
+    sizes_ml = part_sizes(labels, n) * scan.voxel_ml
+    boxes = ndimage.find_objects(labels)
+    reach_mm = _POCKET_RIM_MM + _POCKET_SHELL_MM
+    margins = [int(np.ceil(reach_mm / mm)) + 1 for mm in scan.spacing_mm]
+    pockets = np.zeros_like(air)
+    for k in np.flatnonzero((sizes_ml >= _POCKET_LEAST_ML) & (sizes_ml < _LARGEST_BOWEL_ML)):
+        box = tuple(
+            slice(max(at.start - margin, 0), at.stop + margin)
+            for at, margin in zip(boxes[k - 1], margins, strict=True)
+        )
+        distance = ndimage.distance_transform_edt(labels[box] != k, sampling=scan.spacing_mm)
+        shell = (distance > _POCKET_RIM_MM) & (distance <= reach_mm)
+        if air[box][shell].mean() < _POCKET_SHELL_SHARE:
+            pockets[box] |= air[box] & (distance <= _POCKET_RIM_MM)
+    return pockets
 
 
-def _trachea(air: Mask, spacing_mm: tuple[float, float, float]) -> Mask:
-    """Follow the windpipe from the top: a small part near the middle, until it joins the lungs."""
-    pixel_mm2 = spacing_mm[1] * spacing_mm[2]
-    smallest, largest = (area / pixel_mm2 for area in _TRACHEA_MM2)
-    trachea = np.zeros_like(air)
-    columns = np.flatnonzero(air.any(axis=(0, 1)))
-    if len(columns) == 0:
-        return trachea
-    middle, reach = columns.mean(), 0.12 * (columns[-1] - columns[0] + 1)
-    previous: Mask | None = None
-    for index, image in enumerate(air):
-        labels, n = ndimage.label(image)
-        if previous is not None:
-            following = np.unique(labels[previous & image])
-        else:
-            centres = ndimage.center_of_mass(image, labels, range(1, n + 1))
-            following = np.array(
-                [k for k, (_, x) in enumerate(centres, 1) if abs(x - middle) < reach]
-            )
-        sizes = np.bincount(labels.ravel(), minlength=n + 1)
-        found = [k for k in following if k > 0 and smallest <= sizes[k] <= largest]
-        if found:
-            previous = np.isin(labels, found)
-            trachea[index] = previous
-        elif previous is not None:
-            break
-    return trachea
-
-
-def _largest_parts(air: Mask, hu: FloatArray, spacing_mm: tuple[float, float, float]) -> Mask:
-    """Keep the one or two largest bodies of air that are tissue, not gas."""
+def _lung_parts(scan: _Scan, air: Mask, pockets: Mask) -> Mask:
+    """Keep the parts of the air that are lung: large or near a large one, and no gas."""
     labels, n = ndimage.label(air)
-    voxel_ml = float(np.prod(spacing_mm)) / 1000
-    sizes_ml = np.bincount(labels.ravel(), minlength=n + 1) * voxel_ml
-    sizes_ml[0] = 0
-    height_cm = len(air) * spacing_mm[0] / 10
-    large = np.flatnonzero(sizes_ml >= min(_SMALLEST_LUNG_ML, _SMALLEST_SECTION_CM2 * height_cm))
-    tissue = large[_means(hu, labels)[large] > _GAS_BELOW_HU]
-    ranked = tissue[np.argsort(-sizes_ml[tissue])][:2]
-    kept = [k for k in ranked if sizes_ml[k] >= _OTHER_LUNG_SHARE * sizes_ml[ranked[0]]]
-    if sizes_ml[kept].sum() < min(_LEAST_LUNGS_ML, _LEAST_SECTION_CM2 * height_cm):
-        raise ScanError("no lungs found; check that this is a chest CT in Hounsfield units")
-    lungs: Mask = np.isin(labels, kept)
+    sizes_ml = part_sizes(labels, n) * scan.voxel_ml
+    core = eroded(air, _GAS_CORE_MM, scan.spacing_mm)
+    limit_hu = scan.gas_hu + _ABOVE_GAS_HU
+    gas = part_means(scan.hu[core] < limit_hu, labels[core], n)
+    mean_hu = part_means(scan.hu[core], labels[core], n)
+    by_noise = norm.cdf((limit_hu - mean_hu) / max(scan.noise_hu, 1.0))
+    from_ml, limits = np.transpose(_GAS_SHARES_ML)
+    limit = limits[np.searchsorted(from_ml, sizes_ml, side="right") - 1]
+    sizes_ml[gas - by_noise > limit] = 0
+    if not sizes_ml.any():
+        raise _no_lungs()
+    is_lung = (sizes_ml > 0) & (sizes_ml >= _OTHER_PART_SHARE * sizes_ml.max())
+    is_lung &= _reaches_up(labels, int(np.argmax(sizes_ml)))
+    height_cm = len(air) * scan.spacing_mm[0] / 10
+    if sizes_ml[is_lung].sum() < min(_LEAST_LUNGS_ML, _LEAST_SECTION_CM2 * height_cm):
+        raise _no_lungs()
+    is_near = np.zeros(n + 1, dtype=bool)
+    is_near[labels[dilated(is_lung[labels], _FRAGMENT_MM, scan.spacing_mm)]] = True
+    is_near[labels[dilated(pockets, _FRAGMENT_MM / 2, scan.spacing_mm)]] = False  # rims of stomach
+    is_lung |= is_near & (sizes_ml >= _FRAGMENT_LEAST_ML)
+    is_lung[0] = False
+    lungs: Mask = is_lung[labels]
     return lungs
 
 
-def _middle_column(lungs: Mask) -> int:
-    """Return the column between the lungs that holds the least of them."""
-    profile = lungs.sum(axis=(0, 1))
-    columns = np.flatnonzero(profile)
-    first, last = columns[0], columns[-1]
-    low, high = first + 2 * (last - first) // 5, first + 3 * (last - first) // 5
-    return int(low + np.argmin(profile[low : high + 1]))
+def _reaches_up(labels: Labels, largest: int) -> Mask:
+    """Return which parts begin beside the upper half of the largest; bowel lies lower."""
+    boxes = ndimage.find_objects(labels)
+    above = boxes[largest - 1][0]
+    middle = (above.start + above.stop) / 2
+    return np.array([False, *(box is not None and box[0].start < middle for box in boxes)])
 
 
-def _with_fibrosis(
-    lung: Mask, hu: FloatArray, spacing_mm: tuple[float, float, float], *, is_right: bool
-) -> Mask:
-    """Close one lung over vessels and consolidation, and reach out to its convex outer wall."""
+def _parted(lungs: Mask, scan: _Scan) -> NDArray[np.uint8]:
+    """Tell right from left: erode until two parts lie side by side, then take the nearer."""
+    steps = [max(1, round(_SIDES_MM / mm)) for mm in scan.spacing_mm]
+    z, y, x = steps
+    coarse = lungs[::z, ::y, ::x]
+    mm = tuple(size * step for size, step in zip(scan.spacing_mm, steps, strict=True))
+    columns = np.flatnonzero(scan.body.any(axis=(0, 1))) / x
+    depth = ndimage.distance_transform_edt(np.pad(coarse, 1), sampling=mm)[1:-1, 1:-1, 1:-1]
+    seeds = np.full(coarse.shape, RIGHT, dtype=np.uint8)
+    for radius in _SIDES_RADII_MM:
+        labels, n = ndimage.label(depth > radius)
+        pair = _side_by_side(labels, n, _SIDES_APART * np.ptp(columns))
+        if pair is not None:
+            seeds = np.where(labels == pair[0], RIGHT, np.where(labels == pair[1], LEFT, 0))
+            break
+    else:  # a single lung
+        middle = np.flatnonzero(coarse.any(axis=(0, 1))).mean()
+        seeds[:] = RIGHT if middle < columns.mean() else LEFT
+    nearest = ndimage.distance_transform_edt(
+        seeds == 0, sampling=mm, return_distances=False, return_indices=True
+    )
+    sides = seeds[tuple(nearest)].astype(np.uint8)
+    sides = sides.repeat(z, axis=0).repeat(y, axis=1).repeat(x, axis=2)
+    n_z, n_y, n_x = lungs.shape
+    parted: NDArray[np.uint8] = sides[:n_z, :n_y, :n_x] * lungs
+    return parted
+
+
+def _side_by_side(labels: Labels, n: int, apart: float) -> tuple[int, int] | None:
+    """Return the largest part and the largest beside it, the right one first."""
+    sizes = part_sizes(labels, n)
+    order = np.argsort(-sizes)
+    large = [int(k) for k in order if sizes[k] > 0 and sizes[k] >= _SIDES_SHARE * sizes[order[0]]]
+    centres = {
+        k: c[2]
+        for k, c in zip(large, ndimage.center_of_mass(labels > 0, labels, large), strict=True)
+    }
+    for k in large[1:]:
+        if abs(centres[k] - centres[large[0]]) > apart:
+            return (large[0], k) if centres[large[0]] < centres[k] else (k, large[0])
+    return None
+
+
+def _finished(lung: Mask, scan: _Scan, free: Mask) -> Mask:
+    """Return one lung with its edge where it belongs, and its vessels and fibrosis."""
     if not lung.any():
         return lung
-    box = ndimage.find_objects(lung.astype(np.uint8))[0]
-    inside, tissue = lung[box], hu[box]
-    closed = _closed(inside, spacing_mm)
-    closed |= _outer_wall(closed, is_right=is_right)
-    closed &= (tissue < _BONE_ABOVE_HU) | inside
-    whole = np.zeros_like(lung)
-    whole[box] = closed
-    return whole
-
-
-def _closed(mask: Mask, spacing_mm: tuple[float, float, float]) -> Mask:
-    """Close by a disc in each slice: slices may be too far apart for a ball."""
-    pixels = spacing_mm[1:]
-    rows, columns = (int(np.ceil(_CLOSING_MM / mm)) + 1 for mm in pixels)
-    out = np.zeros_like(mask)
-    for index in np.flatnonzero(mask.any(axis=(1, 2))):
-        # Room all round: at the edge of an array there is nothing to erode from.
-        image = np.pad(mask[index], ((rows, rows), (columns, columns)))
-        near = ndimage.distance_transform_edt(~image, sampling=pixels) <= _CLOSING_MM
-        deep = ndimage.distance_transform_edt(near, sampling=pixels) > _CLOSING_MM
-        out[index] = (deep | image)[rows:-rows, columns:-columns]
+    margins = [int(np.ceil(_CLOSING_MM / mm)) + 1 for mm in scan.spacing_mm]
+    extents = (np.flatnonzero(lung.any(axis=axes)) for axes in ((1, 2), (0, 2), (0, 1)))
+    box = tuple(
+        slice(max(int(at[0]) - margin, 0), int(at[-1]) + margin + 1)
+        for at, margin in zip(extents, margins, strict=True)
+    )
+    inside, hu = lung[box], scan.smooth[box]
+    allowed = free[box] | inside
+    edge_hu = np.clip((_local_mean(hu, inside, scan.spacing_mm) + _TISSUE_HU) / 2, *_EDGE_HU)
+    reach_mm = 2 * scan.spacing_mm[1] + 2.0
+    inside = inside | ((hu < edge_hu) & allowed & dilated(inside, reach_mm, scan.spacing_mm))
+    whole = closed(inside, _CLOSING_MM, scan.spacing_mm) & allowed
+    whole = ndimage.binary_fill_holes(whole) & ((hu < _BONE_ABOVE_HU) | inside)
+    out = np.zeros_like(lung)
+    out[box] = whole
     return out
 
 
-def _outer_wall(lung: Mask, *, is_right: bool) -> Mask:
-    """Return what lies, slice by slice, between the lung and its convex hull on the ribs' side.
-
-    The chest wall is convex, so what is missing there is consolidated lung; on the inner side the
-    heart and the liver dent the lung, and there the hull means nothing.
-    """
-    wall = np.zeros_like(lung)
-    for index, image in enumerate(lung):
-        points = np.argwhere(image)
-        if len(points) < 3:
-            continue
-        try:
-            corners = points[ConvexHull(points).vertices]
-        except QhullError:  # all on a line
-            continue
-        hull = polygon2mask(image.shape, corners)
-        seen = image if is_right else image[:, ::-1]
-        # Not yet lung when coming from the ribs: along rows, and up along columns from the back.
-        beside = ~np.logical_or.accumulate(seen, axis=1)
-        beside = beside if is_right else beside[:, ::-1]
-        behind = ~np.logical_or.accumulate(image[::-1], axis=0)[::-1]
-        wall[index] = hull & ~image & (beside | behind)
-    return wall
+def _local_mean(hu: FloatArray, inside: Mask, spacing_mm: Spacing) -> FloatArray:
+    """Return the mean density of the lung around each voxel."""
+    sigmas = [_LOCAL_MM / mm for mm in spacing_mm]
+    weight = ndimage.gaussian_filter(inside.astype(np.float32), sigmas, truncate=2.0)
+    total = ndimage.gaussian_filter(np.where(inside, hu, np.float32(0)), sigmas, truncate=2.0)
+    return np.asarray(total / np.maximum(weight, 1e-3), dtype=np.float32)

@@ -23,14 +23,22 @@ from tidegauge.errors import InputError
 Image = NDArray[np.int16]
 
 AIR_HU = -1024
-_MOST_SLICES = 320  # more adds memory, not accuracy: every second, third ... is taken instead
+MOST_SLICES = 320  # more adds memory, not accuracy: neighbours are averaged instead
 _PARALLEL_COSINE = 0.95
 _UNEVEN_SHARE = 0.05  # gaps that differ more than this from the median are put on a regular grid
-_TORN_GAPS, _TORN_MM = 5.0, 50.0  # a gap this many times the median and this long ends a scan
+# A gap this many times the median and this long is not filled: lungs change shape over less.
+_TORN_GAPS, _TORN_MM = 2.5, 24.0
+_STRAY_SLICES = 2  # so few beyond such a gap are no part of the scan
 
 
 class ScanError(InputError):
     """A scan that cannot be measured; the message names the file and the remedy."""
+
+
+class NoLungsError(ScanError):
+    """A scan that was read and shows no lungs."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -45,11 +53,14 @@ class Volume:
         Between voxel centres, in the order of the axes.
     warnings : list of str
         What was left out or assumed.
+    missing_mm : float
+        Length of the gaps, too long to be filled, that were left out of the grid.
     """
 
     hu: Image
     spacing_mm: tuple[float, float, float]
     warnings: list[str] = field(default_factory=list)
+    missing_mm: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,8 +117,7 @@ def arrange(slices: Sequence[SliceInfo]) -> Stack:
     if n_repeats := int((~is_first).sum()):
         warnings.append(f"{n_repeats} of {len(kept)} slices repeat a position and are left out")
     kept, heights = list(itertools.compress(kept, is_first)), heights[is_first]
-    step = -(-len(kept) // _MOST_SLICES)
-    return Stack(kept[::step], heights[::step], warnings)
+    return Stack(kept, heights, warnings)
 
 
 def _one_series(slices: list[SliceInfo], warnings: list[str]) -> list[SliceInfo]:
@@ -131,8 +141,10 @@ def _one_plane(slices: list[SliceInfo]) -> list[SliceInfo]:
     if not known:
         return slices
     normals = np.array([np.cross(o[:3], o[3:]) for _, o in known])
-    is_parallel = np.abs(normals @ normals.T) > _PARALLEL_COSINE
-    of_most = is_parallel[np.argmax(is_parallel.sum(axis=1))]
+    # Signs differ between exports of one plane: compare with the axis that most normals follow.
+    axis = np.linalg.eigh(normals.T @ normals)[1][:, -1]
+    nearest = normals[np.argmax(np.abs(normals @ axis))]
+    of_most = np.abs(normals @ nearest) > _PARALLEL_COSINE
     others = {id(s) for (s, _), same in zip(known, of_most, strict=True) if not same}
     return [s for s in slices if id(s) not in others]
 
@@ -181,8 +193,10 @@ def _counted_heights_mm(slices: list[SliceInfo], warnings: list[str]) -> FloatAr
     return -ranks * float(np.median(steps_mm))
 
 
-def assemble(stack: Stack, images: Sequence[Image]) -> Volume:
+def assemble(stack: Stack, images: list[Image]) -> Volume:
     """Put decoded images (one for each slice of the stack) on one regular grid.
+
+    The list is emptied as the grid is filled, so that a scan is in memory once.
 
     Raises
     ------
@@ -191,13 +205,14 @@ def assemble(stack: Stack, images: Sequence[Image]) -> Volume:
     """
     warnings = list(stack.warnings)
     hu, pixel_mm = _same_grid(stack.slices, images, warnings)
-    hu, slice_mm = _regular_heights(hu, stack, warnings)
+    hu, slice_mm, missing_mm = _regular_heights(hu, stack, warnings)
     first = next((s.orientation for s in stack.slices if s.orientation is not None), None)
-    return _to_patient_axes(hu, (slice_mm, *pixel_mm), first, warnings)
+    hu, spacing_mm = _to_patient_axes(hu, (slice_mm, *pixel_mm), first)
+    return Volume(hu, spacing_mm, warnings, missing_mm)
 
 
 def _same_grid(
-    slices: Sequence[SliceInfo], images: Sequence[Image], warnings: list[str]
+    slices: Sequence[SliceInfo], images: list[Image], warnings: list[str]
 ) -> tuple[Image, tuple[float, float]]:
     """Stack images; those of another size or pixel spacing are resampled to the commonest."""
     grids = [
@@ -216,7 +231,9 @@ def _same_grid(
         warnings.append(f"{n_odd} slices of another size or pixel spacing are resampled")
     main = slices[grids.index((shape, pixel_mm))]
     hu = np.empty((len(images), *shape), dtype=np.int16)
-    for index, (info, image, grid) in enumerate(zip(slices, images, grids, strict=True)):
+    images.reverse()
+    for index, (info, grid) in enumerate(zip(slices, grids, strict=True)):
+        image = images.pop()
         if grid == (shape, pixel_mm):
             hu[index] = image
             continue
@@ -256,52 +273,50 @@ def _offset_px(
     return offset
 
 
-def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Image, float]:
-    """Interpolate between slices where some are missing or their spacing varies."""
+def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Image, float, float]:
+    """Return slices one step apart, the step, and how long a stretch has none at all.
+
+    Where spacing varies, each place takes the nearest slice: a mean of two would show lungs that
+    are half there. A long gap is left out, so that the slices on both sides become neighbours.
+    """
     heights = stack.heights_mm
     if len(heights) == 1:
         warnings.append("a single slice: lung volume cannot be measured")
-        return hu, stack.slices[0].thickness_mm or 1.0
+        return hu, stack.slices[0].thickness_mm or 1.0, 0.0
     gaps = -np.diff(heights)
     step_mm = float(np.median(gaps))
-    torn = np.flatnonzero((gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM))
-    if len(torn):
-        runs = np.split(np.arange(len(heights)), torn + 1)
-        longest = max(runs, key=len)
-        n_lost = len(heights) - len(longest)
+    is_torn = (gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM)
+    runs = np.split(np.arange(len(heights)), np.flatnonzero(is_torn) + 1)
+    kept = np.concatenate([run for run in runs if len(run) >= min(_STRAY_SLICES + 1, len(hu))])
+    if n_lost := len(heights) - len(kept):
         warnings.append(f"{n_lost} slices far from the others are left out")
-        hu, heights, gaps = hu[longest], heights[longest], gaps[longest[:-1]]
+        hu, heights = hu[kept], heights[kept]
+        gaps = -np.diff(heights)
+        is_torn = (gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM)
+    missing_mm = float((gaps[is_torn] - step_mm).sum())
+    if missing_mm > 0:
+        warnings.append(f"{missing_mm:.0f} mm of the patient have no slice")
+        gaps = np.where(is_torn, step_mm, gaps)
     if len(gaps) == 0 or np.all(np.abs(gaps / step_mm - 1) <= _UNEVEN_SHARE):
-        return hu, step_mm if len(gaps) == 0 else float(gaps.mean())
+        return hu, step_mm if len(gaps) == 0 else float(gaps.mean()), missing_mm
     steps = np.rint(gaps / step_mm)
     if np.all(np.abs(gaps - steps * step_mm) <= 0.1 * step_mm) and np.mean(steps > 1) < 0.5:
-        warnings.append(f"{int((steps - 1).sum())} missing slices are filled by interpolation")
+        warnings.append(f"{int((steps - 1).sum())} missing slices: their neighbours stand in")
     else:
         span = f"{gaps.min():.2f} to {gaps.max():.2f} mm"
-        warnings.append(f"uneven slice spacing, {span}: resampled to {step_mm:.2f} mm")
-    return _interpolate(hu, heights, step_mm)
-
-
-def _interpolate(hu: Image, heights: FloatArray, step_mm: float) -> tuple[Image, float]:
-    depth = heights[0] - heights
-    n = min(round(depth[-1] / step_mm) + 1, 2 * _MOST_SLICES)
+        warnings.append(f"uneven slice spacing, {span}: set {step_mm:.2f} mm apart")
+    depth = np.concatenate([[0.0], np.cumsum(gaps)])
+    n = min(round(depth[-1] / step_mm) + 1, 2 * MOST_SLICES)
     at = np.interp(np.linspace(0, depth[-1], n), depth, np.arange(len(depth)))
-    low = np.minimum(at.astype(int), len(depth) - 2)
-    regular = np.empty((n, *hu.shape[1:]), dtype=np.int16)
-    for index, (below, weight) in enumerate(zip(low, at - low, strict=True)):
-        regular[index] = np.rint((1 - weight) * hu[below] + weight * hu[below + 1])
-    return regular, float(depth[-1] / (n - 1))
+    return hu[np.rint(at).astype(int)], float(depth[-1] / (n - 1)), missing_mm
 
 
 def _to_patient_axes(
-    hu: Image,
-    spacing_mm: tuple[float, float, float],
-    orientation: FloatArray | None,
-    warnings: list[str],
-) -> Volume:
+    hu: Image, spacing_mm: tuple[float, float, float], orientation: FloatArray | None
+) -> tuple[Image, tuple[float, float, float]]:
     """Turn and flip the array so that its axes follow the patient, whatever plane was scanned."""
     if orientation is None:
-        return Volume(hu, spacing_mm, warnings)
+        return hu, spacing_mm
     row, column = orientation[:3], orientation[3:]
     directions = np.array([-np.cross(row, column), column, row])[:, ::-1]  # columns: z, y, x
     wanted = np.array([-1.0, 1.0, 1.0])  # to the feet, to the back, to the left
@@ -311,6 +326,5 @@ def _to_patient_axes(
     )
     turned = hu.transpose(best)
     flips = tuple(k for k, axis in enumerate(best) if directions[axis, k] * wanted[k] < 0)
-    turned = np.ascontiguousarray(np.flip(turned, flips))
     z, y, x = (spacing_mm[axis] for axis in best)
-    return Volume(turned, (z, y, x), warnings)
+    return np.flip(turned, flips), (z, y, x)  # a view: a scan is in memory once

@@ -6,6 +6,7 @@ An ``.eval`` log is a ZIP of JSON files, read here directly: Inspect need not be
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 
 from tidegauge.errors import InputError, ProblemsError
 from tidegauge.horizon.data.inspect_logs import EvalSample, read_eval_log
+from tidegauge.schema.faults import is_number
 from tidegauge.schema.runs import RunRecord
 
 MLEBENCH_FAMILY = "mlebench"
@@ -101,7 +103,7 @@ def _table_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
                 reader = csv.DictReader(handle)
                 for values in reader:
                     yield reader.line_num, values
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read as a table of tasks ({error})") from error
 
 
@@ -165,7 +167,7 @@ def _find_time(
         if name in times:
             return times[name]
     minutes = sample.metadata.get("human_minutes")
-    if isinstance(minutes, int | float) and minutes > 0:
+    if is_number(minutes) and minutes > 0:
         return TaskTime(float(minutes), str(sample.metadata.get("human_source", "estimate")))
     return None
 
@@ -193,7 +195,7 @@ def _score(path: Path, sample: EvalSample, options: InspectOptions) -> float | N
 
 
 def _number(path: Path, sample: EvalSample, value: object) -> float:
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool) or is_number(value):
         return float(value)
     if isinstance(value, str):
         known = _LETTERS | _WORDS
@@ -215,7 +217,8 @@ def _inspect_record(
     options: InspectOptions,
 ) -> RunRecord:
     failed = "error" if sample.error is not None else "usageLimits" if sample.limit else None
-    usage = [use.get("total_tokens") or 0 for use in (sample.model_usage or {}).values()]
+    counts = [use.get("total_tokens") for use in (sample.model_usage or {}).values()]
+    usage = [count for count in counts if is_number(count)]
     return RunRecord(
         task_id=f"{family}/{sample.id}",
         task_family=family,
@@ -283,7 +286,7 @@ def _reports_in(path: Path) -> list[dict[str, Any]]:
         reports = content.get("competition_reports", [content])
         if not all(isinstance(report, dict) for report in reports):
             raise ValueError("reports must be objects")
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not a grading report ({error})") from error
     return list(reports)
 
@@ -309,9 +312,9 @@ def _mlebench_record(
     return RunRecord(
         task_id=task,
         task_family=MLEBENCH_FAMILY,
-        run_id=report.get("run_id") or f"{path.name}:{number}",
+        run_id=report.get("run_id") or f"{path.name}:{number}:{_digest(report)}",
         alias=str(agent),
-        score_cont=score if isinstance(score, int | float) else None,
+        score_cont=score if is_number(score) else None,
         score_binarized=int(report[success]),
         human_minutes=time.human_minutes,
         human_source=time.human_source,
@@ -319,3 +322,8 @@ def _mlebench_record(
         completed_at=report.get("completed_at") or _milliseconds(report.get("created_at")),
         tokens_count=report.get("tokens_count"),
     )
+
+
+def _digest(report: Mapping[str, Any]) -> str:
+    """Tell reports of one file name apart, so that importing one twice adds nothing."""
+    return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()[:12]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,11 @@ import msgspec
 
 from tidegauge.errors import InputError, MissingExtraError
 
+_MAX_MEMBER_BYTES = 2**28  # of one sample, unpacked; a longer one is no log of a run
+_DAMAGE = (
+    OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, ValueError, RecursionError,
+    RuntimeError,  # an encrypted member
+)  # fmt: skip
 _ZSTANDARD = 93  # the ZIP method of recent logs, which Python learns only in 3.14
 
 
@@ -66,7 +72,7 @@ def read_eval_log(path: Path) -> EvalLog:
             header = "header.json" if "header.json" in names else "_journal/start.json"
             spec = msgspec.json.decode(_member(archive, header), type=_Header).eval
             return EvalLog(spec.task.rpartition("/")[2], spec.model, list(_samples(archive, names)))
-    except (OSError, zipfile.BadZipFile, KeyError, msgspec.DecodeError) as error:
+    except _DAMAGE as error:
         raise InputError(
             f"{path}: not an Inspect log, or damaged ({error}); give .eval files"
         ) from error
@@ -88,6 +94,8 @@ def _samples(archive: zipfile.ZipFile, names: set[str]) -> Iterator[EvalSample]:
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > _MAX_MEMBER_BYTES:
+        raise ValueError(f"{name} is larger than {_MAX_MEMBER_BYTES:,} bytes")
     if archive.getinfo(name).compress_type == _ZSTANDARD:
         with contextlib.suppress(ImportError):
             import zipfile_zstd  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401

@@ -14,7 +14,7 @@ import numpy as np
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import Check, diagnose
 from tidegauge.engine.priors import Prior
-from tidegauge.engine.store import manifest
+from tidegauge.engine.store import check_netcdf, manifest
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import read_release_dates, undated_note
 from tidegauge.horizon.data.design import Design
@@ -235,6 +235,7 @@ def _read_groups(path: Path, names: Sequence[str]) -> dict[str, xr.Dataset]:
 
     if not path.is_file():
         raise InputError(f"{path}: not found; {REMEDY['fit']} {path.parent}")
+    check_netcdf(path)
     missing = set(names) - {group.lstrip("/") for group in xr.open_groups(path, engine="h5netcdf")}
     if missing:
         raise InputError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidegauge.engine.store import manifest, write_csv, write_json
 from tidegauge.errors import InputError
-from tidegauge.io import atomic_folder, finish_commit
+from tidegauge.io import atomic_folder, check_complete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,7 @@ def read_manifest(folder: Path, name: str, *, kinds: Sequence[str] = ()) -> Mani
     remedy = f"{REMEDY[name]} {folder}"
     if not folder.is_dir():
         raise InputError(f"{folder}: not a folder; {remedy}")
-    finish_commit(folder)
+    check_complete(folder)
     path = folder / "manifest.json"
     if not path.is_file():
         raise InputError(f"{folder}: no manifest.json, so nothing that this reads; {remedy}")

@@ -7,8 +7,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from tidegauge.fvc.crossval import NESTED, Crossval, gap_labels
 from tidegauge.fvc.prognosis import LEVELS, Prognosis
+from tidegauge.fvc.validation import NESTED, Crossval, gap_labels
 from tidegauge.report.charts import ACCENT, INK, MUTED, SECOND, chart_data
 
 _PIT_BINS = 10

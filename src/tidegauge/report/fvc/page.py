@@ -7,23 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tidegauge.arrays import FloatArray
-from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.store import MANIFEST, manifest, write_json
-from tidegauge.errors import InputError
-from tidegauge.fvc.crossval import NESTED, Crossval, crossval
-from tidegauge.fvc.data.cohort import Cohort
-from tidegauge.fvc.data.folder import add_scans, has_scans, read_patients, read_training
-from tidegauge.fvc.predict import measure_for
-from tidegauge.fvc.prognosis import Prognosis, faster_share, prognose
-from tidegauge.fvc.solve import fit_model
-from tidegauge.fvc.store import SavedModel, load_model
+from tidegauge.fvc.outlook import Outlook, PatientGroup
+from tidegauge.fvc.prognosis import Prognosis, faster_share
+from tidegauge.fvc.scans.cache import ScanPicture
+from tidegauge.fvc.validation import NESTED, Crossval
 from tidegauge.io import atomic_folder
-from tidegauge.progress import SILENT, Progress
 from tidegauge.report.charts import chart_svg, save_chart
 from tidegauge.report.fvc import charts as charts
-from tidegauge.report.fvc.slices import slice_png
 from tidegauge.report.page import (
     Block,
     Card,
@@ -40,10 +34,12 @@ from tidegauge.report.page import (
 )
 
 
-def write_crossval(result: Crossval, folder: Path) -> None:
+def write_crossval(
+    result: Crossval, folder: Path, *, by_visits: pd.DataFrame | None = None
+) -> None:
     """Write scores, per_patient, calibration, choices (.csv), summary, manifest (.json), charts.
 
-    They replace those of an earlier run together.
+    They replace those of an earlier run together; visits.csv if there is such a table.
     """
     scores = result.scores()
     nested = scores[scores["forecaster"] == NESTED].iloc[0]
@@ -62,6 +58,8 @@ def write_crossval(result: Crossval, folder: Path) -> None:
         result.per_patient().to_csv(staging / "per_patient.csv")
         result.calibration().to_csv(staging / "calibration.csv", index=False)
         result.choices.to_csv(staging / "choices.csv", index=False)
+        if by_visits is not None:
+            by_visits.to_csv(staging / "visits.csv", index=False)
         (staging / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
         settings = {name: summary[name] for name in ("repeats", "folds", "seed")}
         described = manifest(kind="fvc/crossval", inputs={}, settings=settings)
@@ -79,102 +77,30 @@ def _crossval_charts(result: Crossval) -> dict[str, Any]:
     }
 
 
-def write_report(
-    folder: Path,
-    out: Path,
-    *,
-    model_folder: Path | None = None,
-    scans: bool = True,
-    workers: int | None = None,
-    seed: int = 1,
-    progress: Progress = SILENT,
-) -> Path:
-    """Write ``report.html``: an outlook of every patient, and how far to trust it.
-
-    Patients of test.csv are forecast by a model fitted on train.csv (or by a saved one), patients
-    of train.csv by models that did not see them. Either file may be missing, but without train.csv
-    a saved model is needed, and there is no calibration page.
-
-    Raises
-    ------
-    InputError
-        A fault of the input, or neither file is there.
-    """
-    model = load_model(model_folder) if model_folder else None
-    population: list[Prognosis] = []
-    closing: list[Section] = []
-    if (folder / "train.csv").is_file():
-        training = read_training(folder, progress=progress)
-        if scans and has_scans(folder, "train"):
-            training = add_scans(training, folder / "train", workers=workers, progress=progress)
-        result = crossval(training, repeats=1, seed=seed, workers=workers, progress=progress)
-        model = model or fit_model(training, seed=seed, workers=workers, progress=progress)
-        population = _unseen_prognoses(training, result)
-        closing = [_calibration_section(result)]
-    if model is None:
-        raise InputError(f"{folder / 'train.csv'}: not found; give it, or a saved --model")
-    groups = [("Training patients, forecast unseen", "train", population)] if population else []
-    if (folder / "test.csv").is_file():
-        cohort = read_patients(folder / "test.csv", progress=progress)
-        cohort = measure_for(model, cohort, folder, workers=workers, progress=progress)
-        groups.insert(0, ("Patients", "test", prognose(model.outlook, cohort)))
-    if not groups:
-        raise InputError(f"{folder}: neither train.csv nor test.csv; there is nobody to report on")
+def write_report(outlook: Outlook, out: Path) -> Path:
+    """Write ``report.html``: an outlook of every patient, and how far to trust it."""
+    population = next((g.prognoses for g in outlook.groups if g.part == "train"), [])
     sections = [
-        _patient_section(
-            title,
-            part,
-            ones,
-            faster_share(ones, population or ones),
-            _pictures(folder / part, ones, model, workers, progress),
-        )
-        for title, part, ones in groups
+        _patient_section(group, faster_share(group.prognoses, population or group.prognoses))
+        for group in outlook.groups
     ]
+    if outlook.validation is not None:
+        sections.append(_calibration_section(outlook.validation))
+    model = outlook.model
     page = Page(
         "Lung-function prognosis",
         f"The course from each patient's first visit, by the {model.outlook.members[0].name} model "
         f"of {model.training['n_patients']} patients.",
-        [*sections, *closing],
+        sections,
     )
     with atomic_folder(out) as staging:
         write_page(page, staging / "report.html")
     return out / "report.html"
 
 
-def _unseen_prognoses(training: Cohort, result: Crossval) -> list[Prognosis]:
-    """Return outlooks of training patients, each by the fold that did not learn from them."""
-    found: dict[int, Prognosis] = {}
-    for fold, outlook in enumerate(result.outlooks[: result.folds]):
-        held = result.held_out(0, fold)
-        found |= dict(zip(held.tolist(), prognose(outlook, training.take(held)), strict=True))
-    return [found[i] for i in range(training.n_patients)]
-
-
-def _pictures(
-    scans: Path,
-    prognoses: list[Prognosis],
-    model: SavedModel,
-    workers: int | None,
-    progress: Progress,
-) -> dict[str, bytes]:
-    """Return a slice of each patient who has a usable scan, where the model looks at scans."""
-    if not model.feature_names:
-        return {}
-    folders = [scans / one.patient for one in prognoses]
-    slices = parallel_map(
-        slice_png, folders, workers=workers, label="drawing slices", progress=progress
-    )
-    pairs = zip(prognoses, slices, strict=True)
-    return {one.patient: png for one, png in pairs if png is not None}
-
-
-def _patient_section(
-    title: str,
-    anchor: str,
-    prognoses: list[Prognosis],
-    faster: FloatArray,
-    pictures: dict[str, bytes],
-) -> Section:
+def _patient_section(group: PatientGroup, faster: FloatArray) -> Section:
+    title, intro = _GROUP_WORDS[group.part]
+    prognoses, anchor = group.prognoses, group.part
     order = sorted(range(len(prognoses)), key=lambda i: -prognoses[i].fall_probability)
     table = Table(
         ("patient", "age", "first FVC, ml", "Percent", "in a year, ml", "P(10 % fall in a year)"),
@@ -182,19 +108,15 @@ def _patient_section(
         "Sorted by the probability of measuring at least 10 % less a year after the first visit.",
         [f"{anchor}-{prognoses[i].patient}" for i in order],
     )
-    cards = [_card(prognoses[i], faster[i], anchor, pictures) for i in order]
+    cards = [_card(prognoses[i], faster[i], anchor, group.pictures) for i in order]
     spread = [
         Figure(
             chart_svg(charts.decline_chart(prognoses)),
             "Expected change in the year after the first visit, over these patients.",
         )
     ]
-    intro = Text(
-        "Dots are measurements: the first (orange) is all the forecast has seen. The line is the "
-        "median, the bands hold 50, 80 and 95 % of what would be measured."
-    )
     few = len(prognoses) < _FEWEST_FOR_A_HISTOGRAM
-    return Section(title, [intro, table, *([] if few else spread), Grid(cards)], anchor)
+    return Section(title, [Text(intro), table, *([] if few else spread), Grid(cards)], anchor)
 
 
 def _row(one: Prognosis) -> list[str]:
@@ -209,7 +131,7 @@ def _row(one: Prognosis) -> list[str]:
     ]
 
 
-def _card(one: Prognosis, faster: float, anchor: str, pictures: dict[str, bytes]) -> Card:
+def _card(one: Prognosis, faster: float, anchor: str, pictures: dict[str, ScanPicture]) -> Card:
     low, middle, high = one.year_ml
     blocks: list[Block] = [
         Figure(chart_svg(charts.fan_chart(one)), "Weeks are relative to the scan."),
@@ -222,10 +144,11 @@ def _card(one: Prognosis, faster: float, anchor: str, pictures: dict[str, bytes]
             ]
         ),
     ]
-    if one.patient in pictures:
-        blocks.append(
-            Image(pictures[one.patient], "A slice of the scan; the outline is the segmented lung.")
-        )
+    if (picture := pictures.get(one.patient)) is not None:
+        if picture.png is not None:
+            caption = "A slice of the scan; right lung orange, left lung blue."
+            blocks.append(Image(picture.png, caption))
+        blocks += [Remark(f"Scan: {warning}") for warning in picture.warnings]
     return Card(one.patient, blocks, f"{anchor}-{one.patient}")
 
 
@@ -269,6 +192,14 @@ def _calibration_tables(result: Crossval) -> list[Table]:
     ]
 
 
+_BANDS = "The line is the median, the bands hold 50, 80 and 95 % of what would be measured."
+_GROUP_WORDS = {
+    "test": ("Patients", f"Dots are measurements, and the forecast has seen all of them. {_BANDS}"),
+    "train": (
+        "Training patients, forecast unseen",
+        "Dots are measurements: the first (orange) is all the forecast has seen. " + _BANDS,
+    ),
+}
 _CAPTIONS = {
     "scores": "Score of each forecaster over patients. Quote the nested row only.",
     "coverage": "Coverage of central intervals by weeks since the first visit.",

@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidegauge.bench.competition_folder import Prepared
+from tidegauge.bench.competitions import surge as surge_data
 from tidegauge.bench.competitions.registry import get_competition
-from tidegauge.bench.prepare import simulate_and_prepare
-from tidegauge.bench.run.isolation import Isolation, agent_environment, choose_isolation
-from tidegauge.bench.run.record import RunOptions
+from tidegauge.bench.preparation import prepare_competition, simulate_and_prepare
+from tidegauge.bench.run.isolation import (
+    Isolation,
+    agent_environment,
+    choose_isolation,
+    namespaces_work,
+)
+from tidegauge.bench.run.options import Limits, RunOptions
 from tidegauge.bench.run.runner import run_agent
-from tidegauge.bench.run.workspace import Limits
 from tidegauge.errors import InputError
+from tidegauge.progress import SILENT
 
 RunIt = Callable[..., tuple[dict[str, Any], Path]]
 
@@ -53,6 +59,22 @@ WAYS = {
         "unshare -rmp --fork --mount-proc cat /proc/1/root{private}/test.csv; chroot /proc/1/root "
         "cat {private}/test.csv"
     ),
+    "the raw data": "cat {private}/*.txt; cat $(cat {private}/source.txt)/*",
+    "memory of other processes": (
+        "for p in /proc/[0-9]*; do dd if=$p/mem bs=1 count=1 2> /dev/null && echo read $p; "
+        "cat $p/maps 2> /dev/null | grep -a private; done"
+    ),
+    "ptrace of everything": (
+        'python3 -c \'import ctypes,os; l=ctypes.CDLL(None); print([p for p in os.listdir("/proc") '
+        "if p.isdigit() and int(p) not in (os.getpid(), os.getppid()) "
+        "and l.ptrace(16, int(p), 0, 0) == 0])' > /dev/null; cat /proc/1/root{private}/test.csv"
+    ),
+    "a device of one's own": "mknod d b 8 0; cat d | head -c 1000; mknod e b 254 0; cat e",
+    "the operator's home": "cat ~/../*/.ssh/* /root/.ssh/* /home/*/.ssh/*; ls -la /root /home",
+    "handles of files": (
+        "python3 -c 'import ctypes; l=ctypes.CDLL(None); h=bytes(128); "
+        "print(l.open_by_handle_at(-100, h, 0))'; cat {private}/test.csv"
+    ),
     "the disk itself": "ls /dev; cat /dev/[hsv]d* /dev/nvme* | head -c 100000000 | grep -a s00h",
 }
 
@@ -80,6 +102,23 @@ def test_no_way_to_the_answers_works_under_bubblewrap(
     _, folder = run_it(WAYS[way].format(private=surge.private), isolation="bwrap")
     found = everything_in(folder)
     assert not [secret for secret in secrets(surge) if secret in found]
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_a_sandbox_reaches_no_other_run_and_forges_no_record(
+    surge: Prepared, run_it: RunIt, tmp_path: Path
+) -> None:
+    _, first = run_it("echo mine > kept", isolation="bwrap")
+    # Files that a command names by their whole path would be shown to it.
+    others = f"d={tmp_path}; for f in $d/out/{first.name} $d/runs.jsonl $d/state"
+    command = f"{others}; do ls -R $f; cat $f; echo x >> $f; touch $f/x; done; echo end"
+    report, folder = run_it(command, isolation="bwrap")
+    assert (folder / "agent.stdout.txt").read_text() == "end\n"
+    assert sorted(path.name for path in first.iterdir()) == [
+        "agent.stderr.txt", "agent.stdout.txt", "report.json", "transcript.jsonl", "workspace"
+    ]  # fmt: skip
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 2
+    assert report["exit_cause"] == "exited"
 
 
 @pytest.mark.usefixtures("bubblewrap")
@@ -211,46 +250,135 @@ def test_private_folder_is_its_owners_alone(osic: Prepared) -> None:
     assert (osic.private / "test.csv").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_separate_user_reads_no_answers_and_ends_with_its_tree(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    python = "/usr/bin/python3"
-    if not os.path.exists(python):
-        pytest.skip("needs a Python that every user may run")
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter; pytest's own are closed."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         os.chmod(name, 0o755)
-        prepared = simulate_and_prepare(get_competition("surge"), Path(name, "data"), seed=4)
-        monkeypatch.setattr(sys, "executable", python)
-        marker = f"81{os.getpid()}.5"
-        command = (
-            f"id -un; cat {prepared.private}/test.csv; ln {prepared.private}/test.csv x; "
-            "cp input/sample_submission.csv submission/submission.csv; ./validate_submission.sh; "
-            f"(setsid sleep {marker} &); sleep {marker}"
-        )
-        limits = Limits(hours=5 / 3600)  # enough on a loaded machine too
-        options = RunOptions(command=command, alias="u", isolation="user", limits=limits)
-        try:
-            report = run_agent(prepared, Path(name, "out"), Path(name, "runs.jsonl"), options)
-        except InputError as error:
+        yield Path(name)
+
+
+def run_as_user(command: str, prepared: Prepared, place: Path) -> tuple[dict[str, Any], Path]:
+    limits = Limits(hours=10 / 3600)
+    options = RunOptions(command=command, alias="u", isolation="user", limits=limits)
+    try:
+        report = run_agent(prepared, place / "out", place / "runs.jsonl", options)
+    except InputError as error:
+        if "could not be started" in str(error):
             pytest.skip(str(error))  # the source tree itself is closed to other users
-        (folder,) = Path(name, "out").iterdir()
-        found = everything_in(folder)
-        assert "nobody" in found
-        assert '{"result":"Submission is valid."}' in found
-        assert not [secret for secret in secrets(prepared) if secret in found]
-        assert (report["exit_cause"], report["valid_submission"]) == ("time", True)
-        left = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, check=False)
-        assert left.stdout == b""
+        raise
+    (folder,) = (place / "out").glob(f"*-{report['run_id'][:8]}")
+    return report, folder
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_folder_closed_to_the_separate_user_is_refused_and_leaves_no_run(
-    surge: Prepared, tmp_path: Path, run_it: RunIt, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture(params=[True, False], ids=["namespaces", "none"])
+def with_namespaces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Root of the machine may make namespaces, root of many containers may not."""
+    if request.param and not namespaces_work():
+        pytest.skip("this root may make no namespaces")
+    if not request.param:
+        monkeypatch.setattr("tidegauge.bench.run.isolation.namespaces_work", lambda: False)
+    return bool(request.param)
+
+
+@ROOT_ONLY
+def test_separate_user_reads_no_answers_and_ends_with_its_tree(
+    open_folder: Path, with_namespaces: bool
 ) -> None:
-    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    prepared = simulate_and_prepare(get_competition("surge"), open_folder / "data", seed=4)
+    marker = f"81{os.getpid()}.5"
+    command = (
+        f"id -u; cat {prepared.private}/test.csv; ln {prepared.private}/test.csv x; "
+        "cp input/sample_submission.csv submission/submission.csv; ./validate_submission.sh; "
+        f"(env -i setsid sleep {marker} &); exit 0"
+    )
+    report, folder = run_as_user(command, prepared, open_folder)
+    found = everything_in(folder)
+    assert int((folder / "agent.stdout.txt").read_text().split()[0]) > 1000
+    assert '{"result":"Submission is valid."}' in found
+    assert not [secret for secret in secrets(prepared) if secret in found]
+    assert (report["exit_cause"], report["valid_submission"]) == ("exited", True)
+    left = subprocess.run(["pgrep", "-f", f"^sleep {marker}"], capture_output=True, check=False)
+    assert left.stdout == b""
+    assert (report["network"] == "the host's") != with_namespaces
+
+
+@pytest.fixture(scope="module")
+def open_surge() -> Iterator[Prepared]:
+    """A competition prepared where every user may enter, raw data beside it."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        os.chmod(name, 0o755)
+        surge_data.simulate(Path(name, "raw"), 5, False, SILENT)
+        yield prepare_competition("surge", Path(name, "raw"), Path(name, "data"))
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_to_the_answers_works_as_a_separate_user_with_namespaces(
+    way: str, open_surge: Prepared, open_folder: Path
+) -> None:
+    if not namespaces_work():
+        pytest.skip("this root may make no namespaces")
+    command = WAYS[way].format(private=open_surge.private)
+    _, folder = run_as_user(command, open_surge, open_folder)
+    found = everything_in(folder)
+    assert not [secret for secret in secrets(open_surge) if secret in found]
+
+
+@ROOT_ONLY
+def test_every_run_has_a_user_of_its_own_and_cannot_touch_another_run(
+    open_folder: Path, with_namespaces: bool
+) -> None:
+    prepared = simulate_and_prepare(get_competition("surge"), open_folder / "data", seed=4)
+    _, folder = run_as_user("id -u > id; chmod -R 777 .", prepared, open_folder)
+    other = folder / "workspace"
+    command = f"id -u > id; echo forged > {other}/submission/submission.csv; cat {other}/id"
+    _, second = run_as_user(command, prepared, open_folder)
+    assert (other / "id").read_text() != (second / "workspace" / "id").read_text()
+    assert not (other / "submission" / "submission.csv").exists()
+    assert (other / "id").stat().st_uid == 0  # taken back when the run had ended
+
+
+@ROOT_ONLY
+def test_raw_data_is_covered_or_the_run_refused(open_folder: Path, with_namespaces: bool) -> None:
+    raw = open_folder / "raw"
+    surge_data.simulate(raw, 5, False, SILENT)
+    prepared = prepare_competition(get_competition("surge"), raw, open_folder / "data")
+    assert prepared.source == raw
+    if with_namespaces:
+        _, folder = run_as_user(f"ls {raw}; cat {raw}/storms.csv", prepared, open_folder)
+        assert not [secret for secret in secrets(prepared) if secret in everything_in(folder)]
+        assert "s00h00" not in everything_in(folder)
+    else:
+        with pytest.raises(InputError, match="other users may read it"):
+            run_as_user("true", prepared, open_folder)
+        raw.chmod(0o700)
+        run_as_user("true", prepared, open_folder)
+
+
+@ROOT_ONLY
+def test_folder_closed_to_the_separate_user_is_refused_and_leaves_no_run(
+    surge: Prepared, tmp_path: Path, run_it: RunIt
+) -> None:
     tmp_path.chmod(0o700)
-    with pytest.raises(InputError, match="cannot run Python"):
+    with pytest.raises(InputError, match="could not be started"):
         run_it("true", isolation="user")
     assert not list((tmp_path / "out").iterdir())
-    assert not (tmp_path / "runs.jsonl").exists()
+    assert (tmp_path / "runs.jsonl").read_text() == ""
+
+
+def test_staging_of_a_preparation_is_its_owners_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    simulated = get_competition("surge")
+
+    def look(raw: Path, public: Path, private: Path) -> None:
+        seen.append(public.parent.stat().st_mode & 0o777)
+        simulated.prepare(raw, public, private)
+
+    simulate_and_prepare(replace(simulated, prepare=look), tmp_path, seed=1)
+    assert seen == [0o700]

@@ -176,17 +176,32 @@ def test_repeated_slices_count_once(tmp_path: Path, hu: NDArray[np.int16]) -> No
     assert volume.warnings == ["2 of 8 slices repeat a position and are left out"]
 
 
-def test_missing_slices_are_interpolated_where_they_were(tmp_path: Path) -> None:
+def test_neighbours_stand_in_for_missing_slices(tmp_path: Path) -> None:
     ramp = np.array([np.full((8, 8), -1000 + 100 * k) for k in range(12)], dtype=np.int16)
     folder = write_slices(tmp_path / "scan", ramp)
-    for name in ("4", "5", "9"):
+    for name in ("5", "9"):
         (folder / f"{name}.dcm").unlink()
     volume = read_scan(folder)
-    np.testing.assert_array_equal(volume.hu, ramp)
-    assert volume.warnings == ["3 missing slices are filled by interpolation"]
+    kept = [0, 1, 2, 3, 5, 6, 7, 9, 10, 11]
+    np.testing.assert_array_equal(volume.hu[kept], ramp[kept])
+    for missing in (4, 8):  # a mean of both sides would show what neither does
+        assert volume.hu[missing, 0, 0] in ramp[[missing - 1, missing + 1], 0, 0]
+    assert volume.warnings == ["2 missing slices: their neighbours stand in"]
+    assert volume.missing_mm == 0
 
 
-def test_uneven_spacing_is_resampled_and_keeps_its_height(tmp_path: Path) -> None:
+def test_a_long_gap_is_left_out_and_no_slice_is_lost(tmp_path: Path) -> None:
+    ramp = np.array([np.full((8, 8), -1000 + 50 * k) for k in range(20)], dtype=np.int16)
+    folder = write_slices(tmp_path / "scan", ramp)
+    for name in range(8, 15):
+        (folder / f"{name}.dcm").unlink()
+    volume = read_scan(folder)
+    np.testing.assert_array_equal(volume.hu, np.delete(ramp, np.s_[7:14], axis=0))
+    assert volume.missing_mm == pytest.approx(7 * 5)
+    assert volume.warnings == ["35 mm of the patient have no slice"]
+
+
+def test_uneven_spacing_takes_the_nearest_slice_and_keeps_its_height(tmp_path: Path) -> None:
     depths = np.array([0, 2, 5, 9, 14, 16, 19.0])
     images = np.array([np.full((8, 8), -1000 + 20 * d) for d in depths], dtype=np.int16)
 
@@ -195,9 +210,22 @@ def test_uneven_spacing_is_resampled_and_keeps_its_height(tmp_path: Path) -> Non
 
     volume = read_scan(write_slices(tmp_path / "scan", images, edit))
     assert (len(volume.hu) - 1) * volume.spacing_mm[0] == pytest.approx(19.0)
-    heights = volume.spacing_mm[0] * np.arange(len(volume.hu))
-    np.testing.assert_allclose(volume.hu[:, 0, 0], -1000 + 20 * heights, atol=1)
-    assert "uneven slice spacing, 2.00 to 5.00 mm: resampled to 3.00 mm" in volume.warnings
+    places = volume.spacing_mm[0] * np.arange(len(volume.hu))
+    shown = (volume.hu[:, 0, 0] + 1000) / 20
+    nearest = np.abs(places[:, None] - depths).min(axis=1)
+    np.testing.assert_allclose(np.abs(shown - places), nearest, atol=1e-6)
+    assert "uneven slice spacing, 2.00 to 5.00 mm: set 3.00 mm apart" in volume.warnings
+
+
+@pytest.mark.parametrize("value", [0, 40, 3071])
+def test_a_frame_of_one_value_is_air(tmp_path: Path, hu: NDArray[np.int16], value: int) -> None:
+    noisy = hu + np.arange(hu.size).reshape(hu.shape) % 7  # tissue is never flat
+    framed = np.pad(noisy, ((0, 0), (6, 9), (4, 4)), constant_values=value).astype(np.int16)
+    volume = read_scan(write_slices(tmp_path / "scan", framed))
+    np.testing.assert_array_equal(volume.hu[:, 6:-9, 4:-4], noisy)
+    frame = np.ones(framed.shape, dtype=bool)
+    frame[:, 6:-9, 4:-4] = False
+    assert (volume.hu[frame] == -1024).all()
 
 
 def test_a_slice_far_from_all_others_is_left_out(tmp_path: Path, hu: NDArray[np.int16]) -> None:
@@ -238,7 +266,7 @@ def test_an_unreadable_slice_is_left_out_with_its_name(
         text.startswith("1 unreadable files or slices left out (3.dcm: ")
         for text in volume.warnings
     )
-    assert "1 missing slices are filled by interpolation" in volume.warnings
+    assert "1 missing slices: their neighbours stand in" in volume.warnings
 
 
 def compress_rle(dataset: Dataset) -> None:
@@ -406,14 +434,14 @@ def test_a_prone_patient_is_turned_over(tmp_path: Path, hu: NDArray[np.int16]) -
     np.testing.assert_array_equal(volume.hu, hu[:, ::-1, ::-1])
 
 
-def test_more_slices_than_needed_are_thinned_evenly(
+def test_more_slices_than_needed_are_averaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegauge.fvc.scans.series._MOST_SLICES", 20)
+    monkeypatch.setattr("tidegauge.fvc.scans.dicom.MOST_SLICES", 20)
     images = np.zeros((50, 4, 4), dtype=np.int16)
     images += np.arange(50, dtype=np.int16)[:, None, None] - 1000
-    volume = read_scan(write_slices(tmp_path / "scan", images, slice_mm=0.5))
-    np.testing.assert_array_equal(volume.hu, images[::3])
+    volume = read_scan(write_slices(tmp_path / "scan", images[:48], slice_mm=0.5))
+    np.testing.assert_array_equal(volume.hu, images[1:48:3])  # the middle of each three
     assert volume.spacing_mm[0] == pytest.approx(1.5)
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import Image
 from scipy import ndimage, stats
 
 from dicom_files import write_slices
-from tidegauge.fvc.scans import cache as lungs_module
-from tidegauge.fvc.scans.cache import lung_slice, measure_scan, scan_features
+from tidegauge.fvc.scans import cache as cache_module
+from tidegauge.fvc.scans.cache import scan_features
 from tidegauge.fvc.scans.features import FEATURES, measure_lungs
-from tidegauge.fvc.scans.segmentation import Lungs, segment_lungs
+from tidegauge.fvc.scans.grid import Spacing
+from tidegauge.fvc.scans.pictures import overlay_png, slice_png
+from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
 from tidegauge.fvc.scans.series import ScanError, Volume
 from tidegauge.simulate.phantoms import write_phantom
 from tidegauge.simulate.thorax import Phantom, draw_phantom
@@ -80,9 +86,9 @@ def test_consolidated_lung_stays_inside_the_mask() -> None:
     # A pixel from the pleura, so that the blurred edge of the lung is not taken for it.
     deep = ndimage.binary_erosion(heavy.lungs, np.ones((1, 3, 3)))
     consolidated = deep & (heavy.hu > -200)
-    assert consolidated.sum() > 0.03 * heavy.lungs.sum()
+    assert consolidated.sum() > 0.015 * heavy.lungs.sum()
     assert lungs.mask[consolidated].mean() > 0.5  # a threshold alone would keep none of it
-    assert lungs.volume_ml == pytest.approx(heavy.lung_volume_ml, rel=0.03)
+    assert lungs.volume_ml == pytest.approx(heavy.lung_volume_ml, rel=0.05)
 
 
 def test_trachea_stomach_gas_and_table_are_not_lung(drawn: Phantom) -> None:
@@ -107,39 +113,66 @@ def test_a_volume_without_lungs_says_so(level_hu: int) -> None:
         segment_lungs(empty)
 
 
+def whole(mask: NDArray[np.bool_], hu: NDArray[np.int16], spacing_mm: Spacing) -> Lungs:
+    """Lungs that are just this mask, the right half of the columns right."""
+    side = np.where(np.arange(mask.shape[2]) < mask.shape[2] // 2, RIGHT, LEFT) * mask
+    body = np.ones_like(mask)
+    return Lungs(side.astype(np.uint8), body, hu.astype(np.float32), (1, 1, 1), spacing_mm)
+
+
 def test_density_features_against_scipy() -> None:
     rng = np.random.default_rng(4)
     hu = np.rint(rng.gamma(3, 60, size=(9, 30, 30)) - 950).astype(np.int16)
-    mask = np.ones(hu.shape, dtype=bool)
-    mask[[0, -1]] = False
-    lungs = Lungs(mask, hu.astype(np.float32), (1, 1, 1), (20.0, 5.0, 5.0))
+    mask = np.zeros(hu.shape, dtype=bool)
+    mask[1:-1, 2:-2, 2:-2] = True
+    hu[~mask] = 40
+    # Pixels so large that their own spread is that of the smoothed grid: nothing is smoothed.
+    lungs = whole(mask, hu, (20.0, 6.0, 6.0))
     values = measure_lungs(Volume(hu, lungs.spacing_mm), lungs).values
     inside = hu[mask].astype(float)
     assert values["mean_hu"] == pytest.approx(inside.mean())
     assert values["sd_hu"] == pytest.approx(inside.std())
     assert values["skewness"] == pytest.approx(stats.skew(inside))
     assert values["kurtosis"] == pytest.approx(stats.kurtosis(inside))
-    assert values["p90_hu"] == pytest.approx(np.quantile(inside, 0.9), abs=1)
+    assert values["p90_hu"] == pytest.approx(np.quantile(inside, 0.9))
     share = ((inside >= -600) & (inside < -250)).mean()
     assert values["high_attenuation_share"] == pytest.approx(share)
-    assert values["lung_volume_ml"] == pytest.approx(mask.sum() * 0.5)
+    volume_ml = mask.sum() * 0.72
+    assert values["lung_volume_ml"] == pytest.approx(volume_ml)
     assert values["lung_height_mm"] == pytest.approx(7 * 20)
-    assert values["lung_mass_g"] == pytest.approx(mask.sum() * 0.5 * (inside.mean() + 1000) / 1000)
+    assert values["lung_mass_g"] == pytest.approx(volume_ml * (inside.mean() + 1000) / 1000)
 
 
 def test_thirds_are_counted_from_the_head() -> None:
     hu = np.repeat(np.array([0, -900, -700, -500, 0]), [1, 3, 3, 3, 1]).astype(np.int16)
     hu = np.broadcast_to(hu[:, None, None], (11, 40, 40)).copy()
     mask = np.zeros(hu.shape, dtype=bool)
-    mask[1:-1] = True
-    lungs = Lungs(mask, hu.astype(np.float32), (1, 1, 1), (20.0, 5.0, 5.0))
+    mask[1:-1, 2:-2, 2:-2] = True
+    hu[~mask] = 40
+    lungs = whole(mask, hu, (20.0, 5.0, 5.0))
     values = measure_lungs(Volume(hu, lungs.spacing_mm), lungs).values
     thirds = [values[f"{third}_mean_hu"] for third in ("upper", "middle", "lower")]
-    assert thirds == pytest.approx([-900, -700, -500])
+    assert thirds == pytest.approx([-900, -700, -500], rel=1e-5)
     assert values["lower_high_attenuation_share"] == 1
     assert values["upper_volume_share"] == pytest.approx(1 / 3)
-    assert values["contrast"] == 0
-    assert values["homogeneity_share"] == 1
+    assert values["contrast"] == pytest.approx(0, abs=1e-9)
+    assert values["homogeneity_share"] == pytest.approx(1)
+
+
+def test_density_does_not_follow_the_kernel(drawn: Phantom) -> None:
+    """Twice: as a soft kernel and as a sharp one with its noise would show one patient."""
+    rng = np.random.default_rng(8)
+    soft, sharp = (
+        Volume(np.clip(image, -1024, 3071).astype(np.int16), drawn.spacing_mm)
+        for image in (
+            ndimage.gaussian_filter(drawn.hu.astype(float), (0, 0.5, 0.5)),
+            drawn.hu + rng.normal(scale=60, size=drawn.hu.shape),
+        )
+    )
+    one, other = (measure_lungs(v, segment_lungs(v)).values for v in (soft, sharp))
+    for name in ("low_attenuation_share", "high_attenuation_share", "dense_share"):
+        assert one[name] == pytest.approx(other[name], abs=0.02), name
+    assert one["lung_volume_ml"] == pytest.approx(other["lung_volume_ml"], rel=0.01)
 
 
 def test_fibrosis_raises_density_at_the_rim_and_below() -> None:
@@ -162,21 +195,20 @@ def test_every_feature_of_a_phantom_is_known_and_in_range(drawn: Phantom) -> Non
         assert FEATURES[name].lowest <= value <= FEATURES[name].highest, name
 
 
-def test_an_impossible_value_is_missing_with_a_warning(drawn: Phantom) -> None:
+def test_lungs_of_an_impossible_size_are_refused(drawn: Phantom) -> None:
     # Wrong pixel spacing in a header: densities are right, sizes are not.
     huge = replace(volume_of(drawn), spacing_mm=(30.0, 6.0, 6.0))
     measured = measure_lungs(huge, segment_lungs(huge))
     assert np.isnan(measured.values["lung_volume_ml"])
-    assert any("lung_volume_ml=" in text and "outside" in text for text in measured.warnings)
-    assert np.isfinite(measured.values["mean_hu"])
+    assert "volume" in [finding.name for finding in measured.findings]
+    assert measured.is_refused
+    assert all(np.isnan(value) for value in measured.values.values())
 
 
 def test_lungs_cut_off_by_the_scan_have_no_volume(drawn: Phantom) -> None:
     half = Volume(np.maximum(drawn.hu[: len(drawn.hu) // 2], -1024), drawn.spacing_mm)
     measured = measure_lungs(half, segment_lungs(half))
-    assert measured.warnings == [
-        "lungs cut off at the bottom of the scan: volume, height, mass and thirds are missing"
-    ]
+    assert [finding.name for finding in measured.findings] == ["cut_off"]
     assert np.isnan(measured.values["lung_volume_ml"])
     assert np.isnan(measured.values["lower_mean_hu"])
     assert np.isfinite(measured.values["mean_hu"])
@@ -221,22 +253,23 @@ def test_cached_values_are_used_until_the_scan_or_the_version_changes(
     scans, cache = tmp_path / "scans", tmp_path / "cache"
     shutil.copytree(fifty_scans / "P00", scans / "A")
     first = scan_features(scans, ["A"], cache=cache, workers=1).table
-    calls: list[Path] = []
+    (kept,) = cache.iterdir()
+    marked = json.loads(kept.read_text())
+    marked["values"]["lung_volume_ml"] = 1234.0
+    kept.write_text(json.dumps(marked))
 
-    def counted(folder: Path) -> object:
-        calls.append(folder)
-        return measure_scan(folder)
+    def volume_ml() -> float:
+        found = scan_features(scans, ["A"], cache=cache, workers=1)
+        return float(found.table["lung_volume_ml"]["A"])
 
-    monkeypatch.setattr(lungs_module, "measure_scan", counted)
-    assert scan_features(scans, ["A"], cache=cache, workers=1).table.equals(first)
-    assert calls == []
-    monkeypatch.setattr(lungs_module, "FEATURE_VERSION", 999)
-    assert scan_features(scans, ["A"], cache=cache, workers=1).table.equals(first)
-    assert len(calls) == 1
+    assert volume_ml() == 1234
+    monkeypatch.setattr(cache_module, "FEATURE_VERSION", 999)
+    assert volume_ml() == first["lung_volume_ml"]["A"]
+    monkeypatch.undo()
     slice_file = sorted((scans / "A").iterdir())[0]
     slice_file.write_bytes(slice_file.read_bytes()[:-2] + b"\x01\x00")
-    scan_features(scans, ["A"], cache=cache, workers=1)
-    assert len(calls) == 2
+    assert volume_ml() != 1234
+    assert len(list(cache.iterdir())) == 3
 
 
 def test_a_damaged_cache_file_is_measured_again(tmp_path: Path, fifty_scans: Path) -> None:
@@ -261,24 +294,22 @@ def test_an_id_that_names_another_folder_has_no_scan(fifty_scans: Path, patient:
     assert scan_features(fifty_scans, [patient], workers=1).table.iloc[0].isna().all()
 
 
-def test_a_surprise_inside_one_scan_is_its_warning(
-    fifty_scans: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def surprise(folder: Path) -> None:
-        raise ZeroDivisionError("something nobody thought of")
-
-    monkeypatch.setattr(lungs_module, "measure_scan", surprise)
-    found = scan_features(fifty_scans, ["P00"], workers=1)
-    assert found.warnings == [
-        "P00: cannot be measured (ZeroDivisionError: something nobody thought of)"
-    ]
-
-
-def test_lung_slice_shows_the_largest_section_with_its_mask(drawn: Phantom) -> None:
-    shown = lung_slice(volume_of(drawn))
-    assert shown.grey.dtype == shown.mask.dtype == np.uint8
-    assert shown.grey.shape == shown.mask.shape == drawn.hu.shape[1:]
-    assert set(np.unique(shown.mask)) == {0, 1}
-    largest = drawn.lungs.sum(axis=(1, 2)).max()
-    assert shown.mask.sum() == pytest.approx(largest, rel=0.05)
-    assert shown.grey[shown.mask == 1].mean() < shown.grey[shown.mask == 0].max() / 2
+def test_slices_show_grey_and_the_outlines_of_both_lungs(drawn: Phantom) -> None:
+    volume = volume_of(drawn)
+    lungs = segment_lungs(volume)
+    one, twelve = (
+        np.asarray(Image.open(io.BytesIO(png))).astype(int)
+        for png in (slice_png(volume, lungs), overlay_png(volume, lungs))
+    )
+    assert twelve.shape[:2] == (3 * one.shape[0], 4 * one.shape[1])
+    is_orange = one[:, :, 0] - one[:, :, 2] > 60
+    is_blue = one[:, :, 2] - one[:, :, 0] > 60
+    index = int(np.argmax(lungs.mask.sum(axis=(1, 2))))
+    scale = one.shape[1] / drawn.hu.shape[2]
+    for outline, side in ((is_orange, RIGHT), (is_blue, LEFT)):
+        columns = np.flatnonzero(outline.any(axis=0))
+        expected = np.flatnonzero((lungs.side[index] == side).any(axis=0)) * scale
+        assert columns[0] == pytest.approx(expected[0], abs=2 * scale)
+        assert columns[-1] == pytest.approx(expected[-1], abs=2 * scale)
+    grey = one[~is_orange & ~is_blue]
+    assert (grey[:, 0] == grey[:, 2]).all()

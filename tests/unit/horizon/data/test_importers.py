@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zipfile
 from pathlib import Path
@@ -206,3 +207,34 @@ def test_commands_append_records_that_read_back(tmp_path: Path) -> None:
     assert [record.alias for record in read_runs(out)] == ["G", "H"]
     printed = run(import_group, ["inspect", str(log), *common[:2], "-q"])
     assert json.loads(printed.stdout)["task_id"] == "sums/x"
+
+
+HOSTILE_SAMPLES = {
+    "tokens as text": {"model_usage": {"m": {"total_tokens": "many"}}},
+    "an integer of 400 digits": {"scores": {"s": {"value": 10**400}}},
+    "minutes of 400 digits": {"metadata": {"human_minutes": 10**400}},
+    "nested": {"metadata": {"x": "[" * 10}},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_SAMPLES)
+def test_a_hostile_sample_is_read_or_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    usual = {"id": 1, "scores": {"s": {"value": 1}}, "metadata": {"human_minutes": 5}}
+    log = tmp_path / "x.eval"
+    with zipfile.ZipFile(log, "w") as archive:
+        archive.writestr("header.json", json.dumps({"eval": {"task": "t", "model": "m"}}))
+        archive.writestr("samples/1.json", json.dumps(usual | HOSTILE_SAMPLES[name]))
+    with contextlib.suppress(InputError):
+        (record,) = import_inspect([log], {}, InspectOptions()).records
+        assert record.tokens_count is None
+
+
+def test_a_member_too_large_for_a_log_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    log = tmp_path / "x.eval"
+    with zipfile.ZipFile(log, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps({"eval": {"task": "t", "model": "m"}}))
+        with archive.open("samples/1.json", "w", force_zip64=True) as member:
+            for _ in range(260):
+                member.write(b" " * 2**20)
+    with pytest.raises(InputError, match="larger than"):
+        import_inspect([log], {}, InspectOptions())

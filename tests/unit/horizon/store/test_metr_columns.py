@@ -90,3 +90,14 @@ def test_the_doubling_time_of_the_plot_is_that_of_the_truth(
     error = np.sqrt(pull**2 @ ((drawn["below"] + drawn["above"]) / 3.92) ** 2)
     assert abs(doublings - true_doublings) < 4 * error
     assert 12 / doublings == pytest.approx(12 / true_doublings, rel=0.5)  # months to double
+
+
+def test_draws_have_the_columns_of_their_bootstrap_and_the_quantiles_of_the_table(
+    regression_folder: Path,
+) -> None:
+    draws = pd.read_csv(regression_folder / "horizon_draws.csv")
+    table = pd.read_csv(regression_folder / "horizons.csv").set_index("agent")
+    assert list(draws) == [f"{agent}_p{p}" for agent in table.index for p in (50, 80)]
+    assert len(draws) == 40  # one row a replicate
+    low = 2 ** np.quantile(np.log2(draws["agent-05_p50"]), 0.025)
+    assert low == pytest.approx(table.loc["agent-05", "p50q0.025"], rel=1e-6)

@@ -10,17 +10,17 @@ import pandas as pd
 import pytest
 
 from tidegauge.errors import InputError
-from tidegauge.fvc.crossval import Crossval, crossval
+from tidegauge.fvc import outlook as module
 from tidegauge.fvc.data.cohort import Cohort, Questions
 from tidegauge.fvc.data.folder import read_training
 from tidegauge.fvc.forecasters import laplace_draws
+from tidegauge.fvc.outlook import Outlook, PatientGroup, find_outlook
 from tidegauge.fvc.prognosis import LEVELS, faster_share, prognose
-from tidegauge.fvc.scans.segmentation import LungSlice
-from tidegauge.fvc.solve import fit_model
+from tidegauge.fvc.scans.cache import ScanPicture
+from tidegauge.fvc.selection import fit_model
 from tidegauge.fvc.store import save_model
-from tidegauge.report.fvc import page as module
+from tidegauge.fvc.validation import Crossval, crossval
 from tidegauge.report.fvc.page import write_crossval, write_report
-from tidegauge.report.fvc.slices import draw_slice, slice_png
 from tidegauge.simulate.osic import simulate_cohort, write_input
 
 
@@ -89,7 +89,7 @@ def test_report_names_every_patient(
     folder: Path, result: Crossval, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "crossval", lambda *_, **__: result)
-    page = write_report(folder, tmp_path, workers=1)
+    page = write_report(find_outlook(folder, workers=1), tmp_path)
     html = page.read_text()
     for name in ("train.csv", "test.csv"):
         for patient in pd.read_csv(folder / name)["Patient"].unique():
@@ -104,27 +104,18 @@ def test_saved_model_is_enough_for_a_report_of_test_patients(
     only = tmp_path / "input"
     only.mkdir()
     (only / "test.csv").write_bytes((folder / "test.csv").read_bytes())
-    page = write_report(only, tmp_path / "out", model_folder=tmp_path / "model")
+    page = write_report(find_outlook(only, model_folder=tmp_path / "model"), tmp_path / "out")
     assert "How far to trust it" not in page.read_text()
     with pytest.raises(InputError, match="give it, or a saved --model"):
-        write_report(only, tmp_path / "out2")
+        find_outlook(only)
 
 
-def test_slice_outlines_the_lung_and_a_missing_scan_has_none(tmp_path: Path) -> None:
-    import io
-
-    from PIL import Image
-
-    mask = np.zeros((60, 80), dtype=np.uint8)
-    mask[20:40, 10:30] = 1
-    png = draw_slice(LungSlice(np.full((60, 80), 90, dtype=np.uint8), mask))
-    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
-    coloured = (pixels[:, :, 0] - pixels[:, :, 2]) > 60
-    rows, columns = np.nonzero(coloured)
-    scale = pixels.shape[1] / 80
-    assert columns.min() == pytest.approx(10 * scale, abs=scale)
-    assert rows.max() == pytest.approx(40 * scale, abs=scale)
-    assert slice_png(tmp_path / "nobody") is None
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "1.dcm").write_bytes(b"not a scan")
-    assert slice_png(tmp_path / "bad") is None
+def test_what_is_wrong_with_a_scan_stands_on_the_patients_card(
+    folder: Path, cohort: Cohort, tmp_path: Path
+) -> None:
+    model = fit_model(cohort.take(np.arange(9)), seed=1, workers=1)
+    ones = prognose(model.outlook, cohort.take(np.arange(2)))
+    picture = ScanPicture(None, ["outside_body: 16.8% of the mask lies outside the body"])
+    group = PatientGroup("test", ones, {ones[0].patient: picture})
+    html = write_report(Outlook(model, [group], None), tmp_path).read_text()
+    assert html.count("outside_body: 16.8% of the mask lies outside the body") == 1

@@ -21,23 +21,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from tidegauge.errors import InputError
-from tidegauge.fvc.crossval import NESTED, OUTER_FOLDS, crossval
 from tidegauge.fvc.data.cohort import Cohort
-from tidegauge.fvc.data.folder import TestSet, add_scans, has_scans, read_test, read_training
-from tidegauge.fvc.forecasters.hierarchical import HierarchicalFit
+from tidegauge.fvc.data.folder import (
+    EVERYTHING,
+    FeatureSource,
+    TestSet,
+    add_features,
+    read_test,
+    read_training,
+)
 from tidegauge.fvc.medal_odds import Standing, find_standing
-from tidegauge.fvc.predict import measure_for
-from tidegauge.fvc.selection import LEAST_PATIENTS, Panel, fit_one, fit_panel
-from tidegauge.fvc.store import SavedModel
+from tidegauge.fvc.prediction import measure_for
+from tidegauge.fvc.selection import LEAST_PATIENTS, QUICK, fit_model, fit_one
 from tidegauge.fvc.submit import write_forecast
+from tidegauge.fvc.validation import NESTED, crossval
 from tidegauge.progress import SILENT, Progress
 
 STANDING_REPEATS = 1  # more would steady the mean by a few thousandths: far below its error
-QUICK = "direct"
-_R_HAT_LIMIT = 1.05
 _ALARM = getattr(signal, "SIGALRM", signal.SIGTERM)  # Windows has no alarm
 _UNITS_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -92,6 +94,7 @@ def solve(
     *,
     seed: int = 1,
     time_limit_seconds: float = 12 * 3600.0,
+    source: FeatureSource = EVERYTHING,
     standing: bool = True,
     workers: int | None = None,
     progress: Progress = SILENT,
@@ -100,6 +103,8 @@ def solve(
 
     Parameters
     ----------
+    source : FeatureSource
+        Scans of the folder, a table of features, or both.
     standing : bool
         Cross-validate the whole procedure once more in the end, to say where it stands.
 
@@ -114,7 +119,7 @@ def solve(
     write_forecast(fit_one(training, QUICK, seed=seed), test, output)
     progress.note(f"{output}: a first valid submission is written ({len(test.asked.keys):,} rows)")
     state = Solution(QUICK, len(test.asked.keys), test.cohort.n_patients, None, False, 0.0)
-    stages = _improve(folder, output, training, test, seed, standing, workers, progress)
+    stages = _improve(folder, output, training, test, source, seed, standing, workers, progress)
     try:
         # Work in hand needs a moment to stop, and the limit is the user's, not ours to overrun.
         usable = time_limit_seconds - min(10.0, 0.2 * time_limit_seconds)
@@ -132,6 +137,7 @@ def _improve(
     output: Path,
     training: Cohort,
     test: TestSet,
+    source: FeatureSource,
     seed: int,
     standing: bool,
     workers: int | None,
@@ -144,10 +150,14 @@ def _improve(
     model = fit_model(training, seed=seed, workers=workers, progress=progress)
     write_forecast(model.blend, test, output)
     yield model.chosen, None
-    if has_scans(folder, "train"):
-        training = add_scans(training, folder / "train", workers=workers, progress=progress)
+    if source.is_there(folder, "train"):
+        training = add_features(
+            training, folder, "train", source, workers=workers, progress=progress
+        )
         model = fit_model(training, seed=seed, workers=workers, progress=progress)
-        measured = measure_for(model, test.cohort, folder, workers=workers, progress=progress)
+        measured = measure_for(
+            model, test.cohort, folder, source=source, workers=workers, progress=progress
+        )
         test = replace(test, cohort=measured)
         write_forecast(model.blend, test, output)
         yield model.chosen, None
@@ -158,34 +168,6 @@ def _improve(
     )
     scores = result.per_patient()[NESTED].to_numpy()
     yield model.chosen, find_standing(scores, n_test=test.cohort.n_patients, seed=seed)
-
-
-def fit_model(
-    training: Cohort, *, seed: int, workers: int | None = None, progress: Progress = SILENT
-) -> SavedModel:
-    """Choose a forecaster by inner cross-validation and refit it on everyone."""
-    meta: dict[str, Any] = {"seed": seed, "n_patients": training.n_patients, "folds": OUTER_FOLDS}
-    names = training.baselines.feature_names
-    if training.n_patients < LEAST_PATIENTS:
-        quick = fit_one(training, QUICK, seed=seed)
-        return SavedModel(quick, quick, QUICK, names, meta)
-    panel = fit_panel(training, seed=seed, workers=workers, progress=progress)
-    meta["inner_scores"] = panel.inner_scores
-    scores = ", ".join(f"{name} {score:.3f}" for name, score in panel.inner_scores.items())
-    progress.note(f"chose {panel.chosen} by inner cross-validation ({scores})")
-    _warn_of_chains(panel, progress)
-    return SavedModel(panel.best, panel.outlook, panel.chosen, names, meta)
-
-
-def _warn_of_chains(panel: Panel, progress: Progress) -> None:
-    members = {one.name: one for one in (*panel.best.members, *panel.outlook.members)}
-    for name, member in members.items():
-        fitted = member.fitted
-        if isinstance(fitted, HierarchicalFit) and fitted.r_hat > _R_HAT_LIMIT:
-            progress.note(
-                f"{name}: chains disagree (R-hat {fitted.r_hat:.2f}); its forecasts are "
-                "less certain than they look, so try another --seed and compare"
-            )
 
 
 @contextlib.contextmanager

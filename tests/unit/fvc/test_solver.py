@@ -20,11 +20,11 @@ import psutil
 import pytest
 
 from tidegauge.errors import InputError
-from tidegauge.fvc import solve as module
+from tidegauge.fvc import solver as module
 from tidegauge.fvc.data.folder import cache_folder, read_test, read_training
-from tidegauge.fvc.predict import predict
-from tidegauge.fvc.selection import fit_one, fit_panel
-from tidegauge.fvc.solve import fit_model, parse_duration, solve
+from tidegauge.fvc.prediction import predict
+from tidegauge.fvc.selection import fit_model, fit_one, fit_panel
+from tidegauge.fvc.solver import parse_duration, solve
 from tidegauge.fvc.store import load_model, save_model
 from tidegauge.fvc.submit import ValidationFailed, validate_at, write_forecast
 from tidegauge.schema.submission import OSIC_FORM, check_submission, read_keys

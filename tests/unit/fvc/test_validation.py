@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from tidegauge.errors import InputError
-from tidegauge.fvc.crossval import NESTED, Crossval, crossval
 from tidegauge.fvc.data.cohort import Cohort
 from tidegauge.fvc.decision import decide
 from tidegauge.fvc.medal_odds import THRESHOLDS, find_standing
 from tidegauge.fvc.selection import assign_folds, candidates, fit_panel
+from tidegauge.fvc.validation import NESTED, Crossval, crossval
 from tidegauge.scores import laplace_log_likelihood
 
 QUICK = ("carry", "linear", "direct")

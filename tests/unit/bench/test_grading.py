@@ -13,7 +13,7 @@ import pytest
 
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.competitions.base import Answers, Thresholds
-from tidegauge.bench.grade import aggregate, grade_many, grade_submission, score_table
+from tidegauge.bench.grading import aggregate, grade_many, grade_submission, score_table
 from tidegauge.bench.medals import bootstrap_odds, medal_ranks, thresholds_from_leaderboard
 from tidegauge.errors import InputError
 

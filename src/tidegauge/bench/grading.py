@@ -87,12 +87,12 @@ class Grade:
 
 def grade_submission(
     prepared: Prepared,
-    submission: Path,
+    submission: Path | bytes,
     *,
     leaderboard: Path | None = None,
     seed: int = 1,
 ) -> Grade:
-    """Grade one submission file.
+    """Grade one submission: a file, or its bytes.
 
     Parameters
     ----------
@@ -104,17 +104,22 @@ def grade_submission(
     InputError
         The prepared folder or the leaderboard cannot be used: a fault of the set-up, not of the
         submission.
+
+    Examples
+    --------
+    >>> grade_submission(prepared, Path("submission.csv")).report(prepared)  # doctest: +SKIP
     """
     thresholds = find_thresholds(prepared, leaderboard)
-    if not submission.is_file():
+    path = "" if isinstance(submission, bytes) else str(submission)
+    if isinstance(submission, Path) and not submission.is_file():
         missing = [f"there is no file at {submission}"]
-        return Grade(str(submission), False, None, None, missing, thresholds)
+        return Grade(path, False, None, None, missing, thresholds)
     verdict = prepared.check(submission)
     if verdict.table is None:
-        return Grade(str(submission), True, None, None, verdict.problems, thresholds)
+        return Grade(path, True, None, None, verdict.problems, thresholds)
     score, answers, predicted = score_table(prepared, verdict.table)
     odds = bootstrap_odds(prepared.competition, answers, predicted, thresholds, seed=seed)
-    return Grade(str(submission), True, score, odds, [], thresholds)
+    return Grade(path, True, score, odds, [], thresholds)
 
 
 class Scored(NamedTuple):
@@ -192,7 +197,7 @@ def _grade_line(
     try:
         row = json.loads(raw)
         path = Path(row["submission_path"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"must be an object with submission_path ({error!r})") from None
     name = row.get("competition_id", prepared.competition.competition_id)
     competition = get_competition(name)

@@ -5,29 +5,43 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 import zipfile
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 from tidegauge.bench.competition_folder import (
     READY,
+    SOURCE,
     STAGING,
     Prepared,
     finish_prepare,
     open_prepared,
 )
 from tidegauge.bench.competitions.base import Competition
+from tidegauge.bench.competitions.registry import get_competition
 from tidegauge.errors import InputError
 from tidegauge.io import make_folder
 from tidegauge.manifest import MANIFEST, manifest, write_json
 from tidegauge.progress import SILENT, Progress
+from tidegauge.system import folder_lock
+
+SALT = "salt.txt"  # in private/: what the simulated data was made with, beside the seed
+_REPEATABLE = """
+## About this copy
+
+The data was simulated with a salt that its maker chose, so that it can be made again. Who knows the
+salt can compute the answers: a score on this copy proves nothing.
+"""
 
 
 def prepare_competition(
-    competition: Competition,
-    raw: Path,
-    out: Path,
+    competition: Competition | str,
+    raw: Path | str,
+    out: Path | str,
     *,
     verify: bool = True,
     copy: bool = False,
@@ -51,20 +65,31 @@ def prepare_competition(
     ------
     InputError
         The raw data cannot be used, or the checksums differ.
+
+    Examples
+    --------
+    >>> prepare_competition("osic", "kaggle/osic.zip", "prepared")  # doctest: +SKIP
     """
-    make_folder(out)
-    finish_prepare(out)
-    staging = _staging(out, raw)
+    if isinstance(competition, str):
+        competition = get_competition(competition)
+    raw, out = Path(raw), make_folder(Path(out))
     try:
-        _fill(competition, raw, staging, verify=verify, copy=copy, progress=progress)
-    except InputError:
-        shutil.rmtree(staging)  # of unusable data nothing is worth keeping
-        raise
-    settings = {"competition": competition.name, "verified": verify, "seed": seed}
-    described = manifest(kind="bench/prepare", inputs={}, settings=settings)
-    write_json(staging / MANIFEST, described)
-    (staging / READY).touch()
-    finish_prepare(out)
+        with folder_lock(out):
+            finish_prepare(out)
+            staging = _staging(out, raw)
+            try:
+                _fill(competition, raw, staging, verify=verify, copy=copy, progress=progress)
+            except InputError:
+                shutil.rmtree(staging)  # of unusable data nothing is worth keeping
+                raise
+            settings = {"competition": competition.name, "verified": verify, "seed": seed}
+            described = manifest(kind="bench/prepare", inputs={}, settings=settings)
+            write_json(staging / MANIFEST, described)
+            (staging / READY).touch()
+            finish_prepare(out)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{out}: cannot be prepared there ({reason}); make room") from error
     return open_prepared(competition, out)
 
 
@@ -78,7 +103,7 @@ def _staging(out: Path, raw: Path) -> Path:
     marker = staging / "source"
     if staging.exists() and not (marker.is_file() and marker.read_text() == source):
         shutil.rmtree(staging)
-    make_folder(staging)
+    staging.mkdir(mode=0o700, exist_ok=True)  # it holds answers, unpacked and split
     marker.write_text(source)
     return staging
 
@@ -98,6 +123,7 @@ def _fill(
     folder = _raw_folder(raw, staging, progress)
     competition.prepare(folder, public, private)
     (public / "description.md").write_text(competition.description, encoding="utf-8")
+    (private / SOURCE).write_text(str(raw.resolve()), encoding="utf-8")
     for answer in private.iterdir():
         answer.chmod(0o600)
     if verify:
@@ -108,21 +134,47 @@ def _fill(
 
 
 def simulate_and_prepare(
-    competition: Competition,
-    out: Path,
+    competition: Competition | str,
+    out: Path | str,
     *,
-    seed: int,
+    seed: int = 1,
     scans: bool = False,
+    salt: str | None = None,
     progress: Progress = SILENT,
 ) -> Prepared:
-    """Prepare a competition from simulated raw data of the same shape."""
-    make_folder(out)
+    """Prepare a competition from simulated raw data of the same shape.
+
+    Parameters
+    ----------
+    salt : str, optional
+        Mixed into the seed. By default 128 random bits, kept in private/: who has the simulator,
+        as every agent has, cannot compute the answers. With a salt of one's own the same data can
+        be made again, by agents too, and the description says so.
+
+    Examples
+    --------
+    >>> prepared = simulate_and_prepare("surge", "prepared", seed=1)  # doctest: +SKIP
+    """
+    if isinstance(competition, str):
+        competition = get_competition(competition)
+    out = make_folder(Path(out))
+    secret = salt if salt is not None else secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix=".simulated-", dir=out) as name:
         raw = Path(name) / "raw"
-        competition.simulate(raw, seed, scans, progress)
-        return prepare_competition(
-            competition, raw, out, verify=False, seed=seed, progress=progress
-        )
+        competition.simulate(raw, _salted(seed, secret), scans, progress)
+        described = competition
+        if salt is not None:
+            described = replace(competition, description=competition.description + _REPEATABLE)
+        prepare_competition(described, raw, out, verify=False, seed=seed, progress=progress)
+    prepared = open_prepared(competition, out)
+    (prepared.private / SALT).write_text(secret + "\n", encoding="utf-8")
+    (prepared.private / SALT).chmod(0o600)
+    return prepared
+
+
+def _salted(seed: int, salt: str) -> int:
+    """Return a seed of 128 bits that nobody without the salt can guess."""
+    return int.from_bytes(hashlib.sha256(f"{seed}\0{salt}".encode()).digest()[:16], "big")
 
 
 def _verify(competition: Competition, staging: Path) -> None:
@@ -184,6 +236,7 @@ def _unpack(archive: Path, folder: Path, progress: Progress) -> Path:
     try:
         with zipfile.ZipFile(archive) as zipped:
             members = [m for m in zipped.infolist() if not m.is_dir()]
+            _refuse_too_large(archive, members, folder)
             with progress.step(f"unpacking {archive.name}", total=len(members)) as step:
                 for done, member in enumerate(members):
                     step.update(done)
@@ -191,6 +244,14 @@ def _unpack(archive: Path, folder: Path, progress: Progress) -> Path:
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
         raise InputError(f"{archive}: cannot be unpacked ({error}); download it again") from error
     return folder
+
+
+def _refuse_too_large(archive: Path, members: list[zipfile.ZipInfo], folder: Path) -> None:
+    needed, free = sum(m.file_size for m in members), shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(
+            f"{archive}: holds {needed:,} bytes, but {folder} has room for {free:,}; make room"
+        )
 
 
 def _safe_target(archive: Path, member: zipfile.ZipInfo, folder: Path) -> Path:
@@ -204,8 +265,8 @@ def _safe_target(archive: Path, member: zipfile.ZipInfo, folder: Path) -> Path:
 
 
 def _unpack_member(zipped: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:
-    if target.is_file() and target.stat().st_size == member.file_size:
-        return
+    if target.is_file() and zlib.crc32(target.read_bytes()) == member.CRC:
+        return  # unpacked before the preparation was interrupted
     make_folder(target.parent)
     part = target.with_name(target.name + ".part")
     with zipped.open(member) as source, open(part, "wb") as sink:

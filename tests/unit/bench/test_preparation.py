@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
+import multiprocessing
 import os
+import shutil
 import stat
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +19,7 @@ from sklearn.model_selection import train_test_split
 
 from tidegauge.bench.competition_folder import Prepared, open_prepared
 from tidegauge.bench.competitions.registry import get_competition
-from tidegauge.bench.prepare import prepare_competition
+from tidegauge.bench.preparation import prepare_competition, simulate_and_prepare
 from tidegauge.errors import InputError
 from tidegauge.simulate.osic import simulate_cohort, write_raw
 
@@ -160,7 +164,7 @@ def test_archive_links_are_refused(tmp_path: Path) -> None:
 def test_kill_during_scans_resumes_and_shows_nothing_before(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tidegauge.bench.prepare as module
+    import tidegauge.bench.preparation as module
 
     made: list[str] = []
 
@@ -184,7 +188,7 @@ def test_kill_during_scans_resumes_and_shows_nothing_before(
     assert sum(1 for _ in prepared.public.rglob("*.dcm")) == 78
 
 
-def test_kill_between_the_last_renames_is_completed_by_the_next_reader(
+def test_kill_between_the_last_renames_is_refused_by_readers_and_completed_by_prepare(
     raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tidegauge.bench.competition_folder as module
@@ -199,11 +203,16 @@ def test_kill_between_the_last_renames_is_completed_by_the_next_reader(
         done.append(target)
 
     with monkeypatch.context() as patch:
-        patch.setattr("tidegauge.bench.prepare._place_scans", lambda *_, **__: None)
-        patch.setattr(module.os, "replace", once)
+        patch.setattr("tidegauge.bench.preparation._place_scans", lambda *_, **__: None)
+        patch.setattr(module.os, "rename", once)
         with pytest.raises(KeyboardInterrupt):
             prepare(raw, out)
     assert not (out / "public").exists()
+    before = sorted(out.rglob("*"))
+    with pytest.raises(InputError, match="interrupted"):
+        open_prepared(OSIC, out)
+    assert sorted(out.rglob("*")) == before
+    prepare(raw, out)
     assert open_prepared(OSIC, out).expected_keys
     assert sorted(os.listdir(out)) == ["manifest.json", "private", "public"]
 
@@ -268,3 +277,97 @@ def test_surge_leaderboard_orders_known_forecasts(surge: Prepared) -> None:
     assert board.is_monotonic_increasing
     assert board.iloc[0] > 4.0  # nobody beats the noise that was put in: sd 4 within a storm
     assert board.iloc[-1] < 3 * truth.std()
+
+
+def test_simulated_answers_cannot_be_made_again_without_the_salt(tmp_path: Path) -> None:
+    """Agents have the simulator and can guess the seed."""
+    surge = get_competition("surge")
+
+    def answers(name: str, **options: str) -> bytes:
+        prepared = simulate_and_prepare(surge, tmp_path / name, seed=1, **options)
+        return (prepared.private / "test.csv").read_bytes()
+
+    assert answers("a") != answers("b")
+    assert answers("c", salt="x") == answers("d", salt="x") != answers("e", salt="y")
+    salt = tmp_path / "a" / "private" / "salt.txt"
+    assert len(salt.read_text().strip()) == 32
+    assert salt.stat().st_mode & 0o777 == 0o600
+    described = {name: (tmp_path / name / "public" / "description.md").read_text() for name in "ac"}
+    assert described["a"] == surge.description
+    assert "can compute the answers" in described["c"]
+    assert prepared_again(tmp_path / "a", salt.read_text().strip()) == answers_of(tmp_path / "a")
+
+
+def answers_of(folder: Path) -> bytes:
+    return (folder / "private" / "test.csv").read_bytes()
+
+
+def prepared_again(folder: Path, salt: str) -> bytes:
+    again = folder.parent / "again"
+    simulate_and_prepare(get_competition("surge"), again, seed=1, salt=salt)
+    return answers_of(again)
+
+
+def test_two_commands_preparing_one_folder_leave_it_whole(raw: Path, tmp_path: Path) -> None:
+    fork = multiprocessing.get_context("fork")
+    out = tmp_path / "out"
+    workers = [fork.Process(target=prepare, args=(raw, out)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert open_prepared(OSIC, out).expected_keys
+    assert (out / "private" / "test.csv").exists()
+    assert sorted(os.listdir(out)) == ["private", "public"]
+
+
+def test_an_unpacked_file_with_other_bytes_is_unpacked_again(raw: Path, tmp_path: Path) -> None:
+    """The size alone proves nothing: a killed preparation may have left zeros."""
+    archive = tmp_path / "raw.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.write(raw / "train.csv", "train.csv")
+    out = tmp_path / "out"
+    prepare(archive, out)
+    expected = (out / "public" / "train.csv").read_bytes()
+    staging = out / ".preparing"
+    (staging / "raw").mkdir(parents=True)
+    (staging / "source").write_text(f"{archive.resolve()} {archive.stat().st_mtime_ns}")
+    size = (raw / "train.csv").stat().st_size
+    (staging / "raw" / "train.csv").write_bytes(b"\0" * size)
+    prepare(archive, out)
+    assert (out / "public" / "train.csv").read_bytes() == expected
+
+
+def test_an_archive_larger_than_the_disk_is_refused(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "raw.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.write(raw / "train.csv", "train.csv")
+    usage = shutil.disk_usage(tmp_path)._replace(free=10)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(InputError, match="has room for 10"):
+        prepare(archive, tmp_path / "out")
+
+
+@pytest.mark.parametrize("patient", ["../../etc", "a/b", ".."])
+def test_a_patient_id_that_is_a_path_is_refused(raw: Path, tmp_path: Path, patient: str) -> None:
+    table = (raw / "train.csv").read_text().splitlines()
+    first = table[1].split(",")[0]
+    folder = tmp_path / "spoiled"
+    folder.mkdir()
+    (folder / "train.csv").write_text("\n".join(table).replace(first, patient) + "\n")
+    with pytest.raises(InputError, match="is no id"):
+        prepare(folder, tmp_path / "out")
+
+
+def test_a_full_disk_is_the_users_error(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    spoiled = replace(OSIC, prepare=full)
+    with pytest.raises(InputError, match="No space left"):
+        prepare_competition(spoiled, raw, tmp_path / "out")

@@ -1,0 +1,100 @@
+"""Trachea and main bronchi: a chain of small gas sections with tissue all round.
+
+The chain begins at the longest run of such sections near the middle of the body and is followed
+both ways. It ends where a bronchus has lung all round it, so it cannot leak.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import ndimage
+
+from tidegauge.fvc.scans.grid import FloatArray, Labels, Mask, Spacing, part_sizes
+
+# From the half-way value of gas and tissue down: the loosest that keeps the lumen apart from lung.
+_THRESHOLDS_HU = (-500.0, -600.0, -700.0, -800.0, -850.0, -900.0, -940.0)
+_SECTION_MM2 = (25.0, 700.0)  # a bronchus of 6 mm; a large trachea is 25 x 28 mm
+_WALL_MM = 4.0
+_WALL_ABOVE_HU = (
+    -350.0
+)  # mean around the lumen: mediastinum -100, around a bronchus in the lung -600
+_MIDDLE_SHARE = 0.15  # of the body's width, to either side of its middle
+_ROUND_SHARE = 0.5  # of its bounding box that a section fills (a disc 0.79)
+_SHORTEST_MM = 15.0
+_SLANT = 1.0  # mm sideways for each mm down: main bronchi leave at 45 degrees
+
+
+def find_airways(hu: FloatArray, body: Mask, spacing_mm: Spacing) -> Mask:
+    """Return the lumen of trachea and main bronchi, empty where there is none to be found."""
+    airways = np.zeros_like(body)
+    start = _trachea(hu, body, spacing_mm)
+    slices = np.flatnonzero(start.any(axis=(1, 2)))
+    if len(slices) == 0:
+        return airways
+    airways[slices] = start[slices]
+    for direction, index in ((-1, slices[0]), (1, slices[-1])):
+        previous = airways[index]
+        index += direction
+        while 0 <= index < len(hu):
+            found = _next_section(hu[index], body[index], previous, spacing_mm)
+            if not found.any():
+                break
+            airways[index] = previous = found
+            index += direction
+    return airways
+
+
+def _trachea(hu: FloatArray, body: Mask, spacing_mm: Spacing) -> Mask:
+    """Return the longest pile of round sections near the middle."""
+    sections = np.zeros_like(body)
+    columns = np.flatnonzero(body.any(axis=(0, 1)))
+    if len(columns) == 0:
+        return sections
+    middle, reach = columns.mean(), _MIDDLE_SHARE * np.ptp(columns)
+    for index, image in enumerate(hu):
+        labels, n = ndimage.label((image < _THRESHOLDS_HU[1]) & body[index])
+        boxes = ndimage.find_objects(labels)
+        for k in _walled_parts(image, labels, n, spacing_mm):
+            box = boxes[k - 1]
+            part = labels[box] == k
+            centre = (box[1].start + box[1].stop - 1) / 2
+            if abs(centre - middle) < reach and part.mean() >= _ROUND_SHARE:
+                sections[index][box] |= part
+    labels, n = ndimage.label(sections, np.ones((3, 3, 3)))
+    heights = [(box[0].stop - box[0].start) * spacing_mm[0] for box in ndimage.find_objects(labels)]
+    if not heights or max(heights) < min(_SHORTEST_MM, len(hu) * spacing_mm[0]):
+        return np.zeros_like(body)
+    trachea: Mask = labels == 1 + int(np.argmax(heights))
+    return trachea
+
+
+def _next_section(image: FloatArray, body: Mask, previous: Mask, spacing_mm: Spacing) -> Mask:
+    """Return the parts that continue the sections of the slice before."""
+    found = np.zeros_like(body)
+    distance = ndimage.distance_transform_edt(~previous, sampling=spacing_mm[1:])
+    near = distance <= _SLANT * min(spacing_mm[0], 5.0)
+    for threshold in _THRESHOLDS_HU:
+        labels, n = ndimage.label((image < threshold) & body & ~found)
+        following = np.intersect1d(labels[near], _walled_parts(image, labels, n, spacing_mm))
+        found |= np.isin(labels, following)
+    return found
+
+
+def _walled_parts(image: FloatArray, labels: Labels, n: int, spacing_mm: Spacing) -> list[int]:
+    """Return the parts as large as an airway that have tissue all round."""
+    sizes_mm2 = part_sizes(labels, n) * (spacing_mm[1] * spacing_mm[2])
+    smallest, largest = _SECTION_MM2
+    parts = []
+    wall_mm = max(_WALL_MM, *spacing_mm[1:])
+    rows, columns = (int(np.ceil(wall_mm / mm)) + 1 for mm in spacing_mm[1:])
+    boxes = ndimage.find_objects(labels)
+    for k in np.flatnonzero((sizes_mm2 >= smallest) & (sizes_mm2 <= largest)):
+        y, x = boxes[k - 1]
+        top, left = max(y.start - rows, 0), max(x.start - columns, 0)
+        box = np.s_[top : y.stop + rows, left : x.stop + columns]
+        part = labels[box] == k
+        distance = ndimage.distance_transform_edt(~part, sampling=spacing_mm[1:])
+        wall = (distance > 0) & (distance <= wall_mm)
+        if wall.any() and image[box][wall].mean() > _WALL_ABOVE_HU:
+            parts.append(int(k))
+    return parts

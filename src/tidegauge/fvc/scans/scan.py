@@ -1,0 +1,141 @@
+"""One scan read, segmented, measured and written for a person to see."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidegauge.fvc.scans.dicom import read_scan
+from tidegauge.fvc.scans.features import FEATURES, Measured, measure_lungs
+from tidegauge.fvc.scans.pictures import overlay_png
+from tidegauge.fvc.scans.plausibility import Effect, Person, check_volume
+from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
+from tidegauge.fvc.scans.series import Volume
+from tidegauge.fvc.scans.workers import limit_cpu
+from tidegauge.io import atomic_folder
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A measured scan.
+
+    Attributes
+    ----------
+    volume : Volume
+        Hounsfield units on the patient's axes.
+    lungs : Lungs
+    measured : Measured
+        Features and what speaks against them.
+    """
+
+    volume: Volume
+    lungs: Lungs
+    measured: Measured
+
+    @property
+    def side_volumes_ml(self) -> dict[str, float]:
+        """Volumes of the right and of the left lung, as far as the scan shows them."""
+        return {
+            name: np.count_nonzero(self.lungs.side == side) * self.lungs.voxel_ml
+            for name, side in (("right", RIGHT), ("left", LEFT))
+        }
+
+    def mask(self) -> NDArray[np.bool_]:
+        """Return both lungs on the grid of the volume."""
+        mask = self.lungs.mask
+        for axis, block in enumerate(self.lungs.blocks):
+            mask = mask.repeat(block, axis=axis)
+        z, y, x = self.volume.hu.shape
+        return mask[:z, :y, :x]
+
+    def summary(self) -> dict[str, Any]:
+        """Return what ``features.json`` holds."""
+        values = self.measured.values
+        return {
+            "trusted": not self.measured.is_refused,
+            "lung_volume_ml": round(self.lungs.volume_ml, 1),
+            **{f"{k}_lung_volume_ml": round(v, 1) for k, v in self.side_volumes_ml.items()},
+            "features": {k: v if np.isfinite(v) else None for k, v in values.items()},
+            "units": {name: feature.unit for name, feature in FEATURES.items()},
+            "warnings": [
+                {"name": one.name, "text": one.text, "effect": one.effect.value}
+                for one in self.measured.findings
+            ],
+            "notes": self.measured.notes,
+        }
+
+
+def scan(folder: Path | str, *, person: Person = Person()) -> Scan:  # noqa: B008 - frozen
+    """Read, segment and measure one CT scan.
+
+    Parameters
+    ----------
+    folder : path
+        DICOM files of one scan, at any depth and of any name, or a single multi-frame file.
+    person : Person, optional
+        What is known of the patient, to hold the lung volume against.
+
+    Raises
+    ------
+    ScanError
+        It cannot be read, or shows no lungs.
+
+    Examples
+    --------
+    >>> from tidegauge.fvc import scan
+    >>> found = scan("cohort/train/ID1")  # doctest: +SKIP
+    >>> found.measured.values["lung_volume_ml"]  # doctest: +SKIP
+    """
+    volume = read_scan(folder)
+    lungs = segment_lungs(volume)
+    measured = measure_lungs(volume, lungs)
+    measured.findings.extend(check_volume(measured.values["lung_volume_ml"], person))
+    return Scan(volume, lungs, measured)
+
+
+def write_scan(one: Scan, out: Path) -> None:
+    """Write ``features.json``, ``mask.npz`` and ``overlay.png``, replacing those of before."""
+    with atomic_folder(out) as staging:
+        text = json.dumps(one.summary(), indent=2, allow_nan=False)
+        (staging / "features.json").write_text(text + "\n", encoding="utf-8")
+        np.savez_compressed(
+            staging / "mask.npz", mask=one.mask(), spacing_mm=np.array(one.volume.spacing_mm)
+        )
+        (staging / "overlay.png").write_bytes(overlay_png(one.volume, one.lungs))
+
+
+class ScanTask(NamedTuple):
+    """What `scan_to_folder` is to do."""
+
+    folder: Path
+    out: Path
+    person: Person
+
+
+def scan_to_folder(task: ScanTask) -> tuple[list[str], list[str]]:
+    """Measure a scan and write it; return a table in lines, and why it cannot be trusted."""
+    limit_cpu(sum(1 for path in task.folder.rglob("*") if path.is_file()))
+    one = scan(task.folder, person=task.person)
+    write_scan(one, task.out)
+    findings = one.measured.findings
+    return _lines(one), [str(f) for f in findings if f.effect is Effect.REFUSED]
+
+
+def _lines(one: Scan) -> list[str]:
+    volumes = {"both": one.lungs.volume_ml, **one.side_volumes_ml}
+    rows = [
+        (f"{name} lung{'s' * (name == 'both')}", f"{ml:,.0f} ml") for name, ml in volumes.items()
+    ]
+    rows += [
+        (name, f"{value:.4g} {FEATURES[name].unit}" if np.isfinite(value) else "missing")
+        for name, value in one.measured.values.items()
+    ]
+    rows += [(f"{f.effect.value}: {f.name}", f.text) for f in one.measured.findings]
+    rows += [("note", text) for text in one.measured.notes]
+    width = max(len(name) for name, _ in rows)
+    return [f"{name:<{width}}  {text}" for name, text in rows]

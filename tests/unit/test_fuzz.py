@@ -1,0 +1,36 @@
+"""A few spoiled inputs for every reader; `make fuzz` has many more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz_readers import Target, fuzz, targets
+
+
+@pytest.fixture(scope="module")
+def every_target(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Target]:
+    return targets(tmp_path_factory.mktemp("fuzz"))
+
+
+def test_no_reader_fails_on_spoiled_input(
+    every_target: dict[str, Target], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("inputs")
+    findings = {
+        reader: found
+        for reader, target in every_target.items()
+        if (found := fuzz(target, folder, inputs=150, seed=7).findings)
+    }
+    assert findings == {}
+
+
+def test_every_reader_reads_its_valid_input(
+    every_target: dict[str, Target], tmp_path: Path
+) -> None:
+    """Otherwise refusing everything would pass."""
+    for target in every_target.values():
+        path = tmp_path / "input"
+        path.write_bytes(target.wrap(target.valid))
+        target.read(path)
