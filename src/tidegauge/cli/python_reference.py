@@ -46,9 +46,11 @@ def page_text() -> str:
 def _entry(found: Any, name: str, *, level: str = "###") -> Iterator[str]:
     """Yield the blocks of one name; those of a class with the members it defines itself."""
     yield f"{level} {name}\n"
-    if inspect.isfunction(found) or inspect.ismethod(found):
+    text = inspect.getdoc(found) or ""
+    made_by_call = inspect.isclass(found) and "Attributes\n----" not in text
+    if made_by_call or inspect.isfunction(found) or inspect.ismethod(found):
         yield f"```\n{call_text(found, name)}\n```\n"
-    yield from to_markdown(inspect.getdoc(found) or "")
+    yield from to_markdown(text)
     if inspect.isclass(found):
         yield from _members(found, name)
 
@@ -84,7 +86,7 @@ def call_text(function: Callable[..., Any], name: str) -> str:
     if inspect.Parameter.VAR_POSITIONAL not in kinds and inspect.Parameter.KEYWORD_ONLY in kinds:
         pieces.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
     gives = signature.return_annotation
-    end = ")" if gives is signature.empty else f") -> {gives}"
+    end = ")" if gives in (signature.empty, None) else f") -> {gives}"
     line = f"{name}({', '.join(pieces)}{end}"
     return line if len(line) <= _WIDTH else f"{name}(\n    " + ",\n    ".join(pieces) + f",\n{end}"
 
@@ -98,7 +100,7 @@ class _Bare(str):
 
 def _bare(parameter: inspect.Parameter) -> inspect.Parameter:
     default, annotation = parameter.default, parameter.annotation
-    opaque = dataclasses.is_dataclass(default) or " object at 0x" in repr(default)
+    opaque = dataclasses.is_dataclass(default) or " at 0x" in repr(default)
     if opaque:  # nothing a reader could type
         default = _Bare("...")
     if annotation is not parameter.empty:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import tidegauge
 import tidegauge.horizon as th
 from tidegauge.cli.python_reference import call_text, page_text, to_markdown
 
@@ -16,9 +17,10 @@ def test_the_page_is_what_make_docs_would_write() -> None:
 
 def test_every_public_name_has_a_section() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert [name for name in th.__all__ if f"\n### {name}\n" not in text] == []
+    names = [*th.__all__, *tidegauge.bench.__all__, *tidegauge.fvc.__all__]
+    assert [name for name in names if f"\n### {name}\n" not in text] == []
     assert "\n#### Runs.from_frame\n" in text
-    assert " object at 0x" not in text
+    assert " at 0x" not in text
 
 
 def test_a_signature_and_the_sections_of_a_docstring() -> None:
