@@ -1,4 +1,7 @@
-"""Mutated DICOM series against the reader: no crash, no hang, memory within limits, faults named.
+"""Mutated DICOM series against the reader: no crash, no hang, faults named.
+
+Memory is bounded by the limit that each process sets itself; tests/unit/fvc/scans/test_workers.py
+holds it to that.
 
 Usage: python benchmarks/fuzz_dicom.py [N] [SEED]; `make fuzz-dicom` runs 1,000. Ends with exit
 code 1 if a series was neither measured nor refused with a reason, or cost too much.
@@ -7,7 +10,6 @@ code 1 if a series was neither measured nor refused with a reason, or cost too m
 from __future__ import annotations
 
 import collections
-import resource
 import shutil
 import sys
 import tempfile
@@ -19,7 +21,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 BATCH = 20  # measured by one process after another, so their time bounds that of each
-MOST_SECONDS, MOST_MEMORY_MIB = 30.0, 1024.0
+MOST_SECONDS = 30.0
 
 
 def main(n: int, seed: int) -> int:
@@ -49,12 +51,11 @@ def main(n: int, seed: int) -> int:
                     outcome = "process died, named"
                 outcomes[f"{mutation}: {outcome}"] += 1
             shutil.rmtree(folder)
-    peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     for name, count in sorted(outcomes.items()):
         print(f"{name:45s} {count}")
-    print(f"slowest {BATCH} series {worst_seconds:.1f} s, largest process {peak_mib:.0f} MiB")
+    print(f"slowest {BATCH} series {worst_seconds:.1f} s")
     silent = sum(count for name, count in outcomes.items() if "SILENT" in name)
-    return int(silent > 0 or worst_seconds > MOST_SECONDS or peak_mib > MOST_MEMORY_MIB)
+    return int(silent > 0 or worst_seconds > MOST_SECONDS)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ _OUTSIDE_SHARE = 0.01
 _EDGE_ML = 0.5
 # Vessels, scars and rounded edges are thin; a liver, a heart or a chest wall in the mask is not.
 _SOFT_ABOVE_HU, _SOFT_OPENING_MM, _SOFT_SHARE = -100.0, 8.0, 0.012
-# Even a bullous lung is mostly denser than gas (-1000); table and stomach are not.
-_GAS_BELOW_HU, _GAS_MM, _GAS_SHARE = -975.0, 8.0, 0.06
+# Even a bullous lung is mostly denser than gas; table and stomach are not.
+_ABOVE_GAS_HU, _NOT_GAS_HU, _GAS_MM, _GAS_SHARE = 25.0, 60.0, 8.0, 0.06
 _LEFT_OUT_SHARE = 0.05
 _SMALLER_LUNG_SHARE = 0.1
 _SIDES_RATIO = (0.4, 2.5)  # right to left: 1.2 in health, 1.9 under a raised diaphragm
@@ -118,11 +118,14 @@ def _wrong_place(lungs: Lungs) -> Iterator[Finding]:
         yield Finding("soft_tissue_inside", f"{share:.1%} of the mask is solid and thick")
     sizes = [max(1, round(_GAS_MM / mm)) for mm in lungs.spacing_mm[1:]]
     wide = ndimage.uniform_filter(lungs.hu, (1, *sizes))  # noise must not look like gas
-    gas = np.count_nonzero(mask & (wide < _GAS_BELOW_HU)) / n
+    # Each limit on its safe side: noise and calibration move what gas reads.
+    gas_below_hu = min(lungs.gas_hu, -1000.0) + _ABOVE_GAS_HU
+    lung_above_hu = max(lungs.gas_hu, -1000.0) + _NOT_GAS_HU
+    gas = np.count_nonzero(mask & (wide < gas_below_hu)) / n
     if gas > _GAS_SHARE:
         yield Finding("gas_inside", f"{gas:.1%} of the mask is gas without tissue")
     air = lungs.body & (hu < _AIR_BELOW_HU)
-    left_out = _inner_air(lungs, air & ~mask & (hu > _GAS_BELOW_HU)) / n
+    left_out = _inner_air(lungs, air & ~mask & (wide > lung_above_hu)) / n
     if left_out > _LEFT_OUT_SHARE:
         yield Finding("air_left_out", f"air of {left_out:.1%} of the mask lies outside it")
     agreement = _agreement(mask & air, air)

@@ -80,6 +80,8 @@ class Lungs:
         How many voxels of the volume, along each axis, one working voxel averages.
     spacing_mm : tuple of float
         Of the working grid.
+    gas_hu : float
+        What gas reads in this scan.
     """
 
     side: NDArray[np.uint8]
@@ -87,6 +89,7 @@ class Lungs:
     hu: FloatArray
     blocks: tuple[int, int, int]
     spacing_mm: Spacing
+    gas_hu: float = -1000.0
 
     def within(self, region: Mask) -> Lungs:
         """Return the rows and columns that hold a region."""
@@ -130,7 +133,7 @@ def segment_lungs(volume: Volume) -> Lungs:
     del smooth
     sides = np.zeros(hu.shape, dtype=np.uint8)
     sides[box] = _find_sides(scan)
-    return Lungs(sides, body, hu, blocks, scan.spacing_mm)
+    return Lungs(sides, body, hu, blocks, scan.spacing_mm, gas_hu)
 
 
 def _find_sides(scan: _Scan) -> NDArray[np.uint8]:
