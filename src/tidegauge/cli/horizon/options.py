@@ -39,9 +39,10 @@ _MODELS = (
 
 
 def runs_options(command: Command) -> Command:
-    """Add RUNS and ``--only``, ``--exclude``; the command gets `read`, which reads the runs.
+    """Add RUNS, ``--only``, ``--exclude`` and ``--conflicts``.
 
-    `read` takes what else `tidegauge.horizon.read_runs` takes.
+    The command gets `read`, which reads the runs and takes what else
+    `tidegauge.horizon.read_runs` takes.
     """
 
     @functools.wraps(command)
@@ -50,18 +51,28 @@ def runs_options(command: Command) -> Command:
         runs: tuple[str, ...],
         only: tuple[str, ...],
         exclude: tuple[str, ...],
+        conflicts: str,
         progress: Progress,
         **values: Any,
     ) -> Any:
         def read(**facts: Any) -> Runs:
             from tidegauge.horizon import read_runs
 
-            return read_runs(runs, only=only, exclude=exclude, progress=progress, **facts)
+            return read_runs(
+                runs, only=only, exclude=exclude, conflicts=conflicts, progress=progress, **facts
+            )
 
         return command(*arguments, read=read, progress=progress, **values)
 
     form, tail = "FIELD=VALUE", "also VALUE,VALUE, FIELD~PATTERN, FIELD>=NUMBER."
-    decorated: Command = reading
+    decorated: Command = click.option(
+        "--conflicts",
+        type=Choice(["error", "geomean", "first"]),
+        default="error",
+        show_default=True,
+        help="A task whose rows disagree on human_minutes: refuse, take the geometric mean of its "
+        "values, or the first.",
+    )(reading)
     for flag, help_line in (
         ("--exclude", f"Leave out rows by any field; {tail}"),
         ("--only", f"Keep only such rows; {tail}"),

@@ -73,6 +73,7 @@ class Runs:
         groups: Groups = None,
         only: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        conflicts: str = "error",
     ) -> Runs:
         """Take run records from a table with METR's columns, one row a run.
 
@@ -87,6 +88,8 @@ class Runs:
             Agents to the lab or model family they are pooled with.
         only, exclude : sequence of str
             Conditions on rows, as ``task_source=SWAA`` or ``human_minutes>=1``.
+        conflicts : {"error", "geomean", "first"}
+            As of `read_runs`.
 
         Returns
         -------
@@ -109,7 +112,8 @@ class Runs:
         """
         filters = _filters(only, exclude)
         dates, known = read_release_dates(release_dates), read_groups(groups)
-        return _runs_of(count_rows(_rows_of(frame), filters=filters), dates, known, filters)
+        tally = count_rows(_rows_of(frame), filters=filters, conflicts=conflicts)
+        return _runs_of(tally, dates, known, filters)
 
     @property
     def notes(self) -> list[str]:
@@ -153,6 +157,7 @@ def read_runs(
     exclude: Sequence[str] = (),
     release_dates: Dates = None,
     groups: Groups = None,
+    conflicts: str = "error",
     progress: Progress = SILENT,
 ) -> Runs:
     """Read run records from JSON lines with METR's field names.
@@ -167,6 +172,9 @@ def read_runs(
         Agents to dates, or a YAML file of them, as METR publishes it.
     groups : mapping or path, optional
         Agents to the lab or model family they are pooled with, or a YAML file of them.
+    conflicts : {"error", "geomean", "first"}
+        What a task whose rows disagree on human_minutes gets: an error, the geometric mean of
+        its values, or the value read first.
 
     Returns
     -------
@@ -191,7 +199,7 @@ def read_runs(
     filters = _filters(only, exclude)
     dates, known = read_release_dates(release_dates), read_groups(groups)
     paths = [sources] if isinstance(sources, Path | str) else list(sources)
-    tally = read_tally(paths, filters=filters, progress=progress)
+    tally = read_tally(paths, filters=filters, conflicts=conflicts, progress=progress)
     runs = _runs_of(tally, dates, known, filters)
     runs = replace(runs, read_seconds=time.perf_counter() - began)
     for note in runs.notes:

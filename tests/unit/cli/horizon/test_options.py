@@ -330,3 +330,14 @@ def test_a_variant_of_the_regression_is_fitted(call: Call, runs: Path, tmp_path:
     settings = json.loads((out / "manifest.json").read_text())["settings"]
     chosen = {name: settings["regression"][name] for name in ("lengths", "weighting", "replicates")}
     assert chosen == {"lengths": "simex", "weighting": "equal", "replicates": 5}
+
+
+def test_disputed_lengths_are_refused_or_settled(call: Call, tmp_path: Path) -> None:
+    rows = [*small_rows(), {**small_rows()[-1], "run_id": "other", "human_minutes": 120.0}]
+    runs = write_rows(tmp_path / "disputed.jsonl", rows)
+    refused = call("horizon", "check", runs)
+    assert refused.code == 2
+    assert "--conflicts geomean" in refused.err
+    settled = call("horizon", "check", runs, "--conflicts", "geomean")
+    assert settled.code == 0
+    assert "1 tasks have rows with different human_minutes" in settled.err
