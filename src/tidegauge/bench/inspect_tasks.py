@@ -284,7 +284,9 @@ class CompetitionSandbox(SandboxEnvironment):  # type: ignore[misc]
         seconds = float(timeout or 12 * 3600)
         async with self._busy:
             try:
-                answer = await asyncio.to_thread(self._agent.run, line, seconds + 5, given)
+                answer = await asyncio.to_thread(
+                    self._agent.run, line, seconds, given, patience_seconds=5.0
+                )
             except AgentGoneError:
                 raise RuntimeError("the sandbox has ended: a command killed it") from None
         if answer is None or answer.exit_code is None:

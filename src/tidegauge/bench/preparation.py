@@ -123,7 +123,8 @@ def _fill(
     folder = _raw_folder(raw, staging, progress)
     competition.prepare(folder, public, private)
     (public / "description.md").write_text(competition.description, encoding="utf-8")
-    (private / SOURCE).write_text(str(raw.resolve()), encoding="utf-8")
+    if not raw.resolve().is_relative_to(staging.parent.resolve()):  # as simulated data is, for now
+        (private / SOURCE).write_text(str(raw.resolve()), encoding="utf-8")
     for answer in private.iterdir():
         answer.chmod(0o600)
     if verify:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
-from scipy.special import log_ndtr
+from scipy.special import gammaincinv, log_ndtr, logit, ndtr, ndtri
 
 from tidegauge.arrays import FloatArray
 
@@ -128,8 +127,8 @@ def _truncated_log_normaliser(prior: Prior) -> float:
 
 
 def _truncated_quantile(prior: Prior, probability: FloatArray) -> Any:
-    below_upper = stats.norm.cdf(prior.upper, prior.mu, prior.sd)
-    return stats.norm.ppf(probability * below_upper, prior.mu, prior.sd)
+    below_upper = ndtr((prior.upper - prior.mu) / prior.sd)
+    return prior.mu + prior.sd * ndtri(probability * below_upper)
 
 
 def gamma_shape_rate(prior: Prior) -> tuple[float, float]:
@@ -144,7 +143,7 @@ def _gamma_log_normaliser(prior: Prior) -> float:
 
 def _gamma_quantile(prior: Prior, probability: FloatArray) -> Any:
     shape, rate = gamma_shape_rate(prior)
-    return stats.gamma.ppf(probability, shape, scale=1 / rate)
+    return gammaincinv(shape, probability) / rate
 
 
 def _gaussian_log_kernel(prior: Prior, values: FloatArray) -> Any:
@@ -180,7 +179,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=GAUSSIAN,
         support="real",
         log_normaliser=_gaussian_log_normaliser,
-        quantile=lambda prior, probability: stats.norm.ppf(probability, prior.mu, prior.sd),
+        quantile=lambda prior, probability: prior.mu + prior.sd * ndtri(probability),
         text="Normal({self.mu:g}, {self.sd:g})",
         pymc=("Normal", {"mu": "mu", "sigma": "sd"}),
     ),
@@ -188,7 +187,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=GAUSSIAN,
         support="positive",
         log_normaliser=_half_normal_log_normaliser,
-        quantile=lambda prior, probability: stats.halfnorm.ppf(probability, 0, prior.sd),
+        quantile=lambda prior, probability: prior.sd * ndtri(0.5 * (1 + probability)),
         text="HalfNormal({self.sd:g})",
         pymc=("HalfNormal", {"sigma": "sd"}),
     ),
@@ -196,7 +195,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=HALF_CAUCHY,
         support="positive",
         log_normaliser=lambda prior: math.log(2 / math.pi / prior.sd),
-        quantile=lambda prior, probability: stats.halfcauchy.ppf(probability, 0, prior.sd),
+        quantile=lambda prior, probability: prior.sd * np.tan(0.5 * math.pi * probability),
         text="HalfCauchy({self.sd:g})",
         pymc=("HalfCauchy", {"beta": "sd"}),
     ),
@@ -220,7 +219,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=LOGISTIC,
         support="real",
         log_normaliser=lambda prior: 0.0,
-        quantile=lambda prior, probability: stats.logistic.ppf(probability),
+        quantile=lambda prior, probability: logit(probability),
         text="logit of Uniform(0, 1)",
         pymc=("Logistic", {"mu": "mu"}),
     ),

@@ -44,11 +44,14 @@ _DESIGN_DIMS: Mapping[str, tuple[str, ...]] = {
     "failed_log2": ("failed",),
     "estimate_task": ("estimate",),
     "estimate_log2": ("estimate",),
+    "estimate_is_row": ("estimate",),
+    "task_provenance": ("task",),
     "agent_years": ("agent",),
     "agent_groups": ("agent",),
 }
 _COORDS = {"agent": "agents", "task": "tasks", "family": "families"}
-_NAMES = ("task_source", "agent_groups")
+_NAMES = ("task_source", "task_provenance", "agent_groups")
+_FLAGS = ("estimate_is_row",)
 _INDICES = ("task_family", "run_task", "failed_task", "estimate_task")
 
 
@@ -138,7 +141,7 @@ def design_of(data: xr.Dataset, *, notes: tuple[str, ...] = ()) -> Design:
         if name in _NAMES:
             parts[name] = _texts(data[name]) if name in data else ()
         else:
-            kind = np.int64 if name in _INDICES else np.float64
+            kind = np.int64 if name in _INDICES else bool if name in _FLAGS else np.float64
             parts[name] = np.asarray(data.get(name, []), dtype=kind)
     return Design(**parts, origin_day=float(data.attrs["origin_day"]), notes=notes)
 

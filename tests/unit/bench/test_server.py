@@ -27,17 +27,11 @@ from tidegauge.bench.server import ServerLimits, listen, make_app, make_server, 
 from tidegauge.errors import InputError
 
 
-@pytest.fixture(scope="module")
-def port(osic: Prepared) -> Iterator[int]:
-    with served(osic) as port:
-        yield port
-
-
 @contextlib.contextmanager
-def served(prepared: Prepared, *, upload_seconds: float = 120.0) -> Iterator[int]:
-    """A server on a thread of this process, with small limits."""
+def serving(prepared: Prepared, limits: ServerLimits) -> Iterator[int]:
+    """Serve from a thread of this process; yield the port."""
     bound = listen("127.0.0.1", 0)
-    server = make_server(make_app(prepared.check, ServerLimits(8 * 2**20, upload_seconds)))
+    server = make_server(make_app(prepared.check, limits))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[bound])))
     thread.start()
     try:
@@ -45,6 +39,12 @@ def served(prepared: Prepared, *, upload_seconds: float = 120.0) -> Iterator[int
     finally:
         server.should_exit = True
         thread.join(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def port(osic: Prepared) -> Iterator[int]:
+    with serving(osic, ServerLimits(8 * 2**20)) as number:
+        yield number
 
 
 def form(data: bytes, *, name: str = "file") -> bytes:
@@ -138,7 +138,7 @@ def test_declared_oversize_is_refused_before_the_body(port: int) -> None:
 
 def test_slow_client_blocks_nobody_and_is_cut_off(osic: Prepared) -> None:
     sample = (osic.public / "sample_submission.csv").read_bytes()
-    with served(osic, upload_seconds=3.0) as port, contextlib.ExitStack() as stack:
+    with serving(osic, ServerLimits(8 * 2**20, 3.0)) as port, contextlib.ExitStack() as stack:
         address = ("127.0.0.1", port)
         slow = [
             stack.enter_context(socket.create_connection(address, timeout=120)) for _ in range(50)

@@ -50,7 +50,7 @@ def test_a_changed_report_submission_or_record_is_found(
     assert names(tb.verify(run, surge)) == ["score", "gold_medal"]
     done = call("bench", "verify", "surge", run, "--prepared", surge.public.parent, "--json")
     assert done.code == 1
-    assert json.loads(done.out.splitlines()[0])["found"] == report["score"]
+    assert json.loads(done.out)["differences"][0]["found"] == report["score"]
     (run / "report.json").write_text(json.dumps(report))
     records = tmp_path / "runs.jsonl"
     records.write_text(

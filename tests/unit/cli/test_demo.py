@@ -28,13 +28,13 @@ def test_the_tour_fits_compares_poses_and_grades(call: Call, tmp_path: Path) -> 
     assert said.code == 0, said.err
     folder = tmp_path / "horizon"
     truth = json.loads((folder / "data" / "truth.json").read_text())
-    for method in ("hierarchical", "frequentist", "grid"):
+    for method in ("core", "regression", "exact"):
         assert pd.read_csv(folder / method / "horizons.csv")["agent"].tolist() == AGENTS
         assert list((folder / method / "plots").glob("horizons.*"))
     assert truth
     for agent in AGENTS:
         assert agent in said.out  # in the comparison with the truth
     assert (folder / "comparison.png").stat().st_size > 1000
-    assert "<svg" in (folder / "hierarchical" / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in (folder / "core" / "report.html").read_text(encoding="utf-8")
     records = (tmp_path / "competition" / "runs.jsonl").read_text().splitlines()
     assert [json.loads(line)["alias"] for line in records] == ["sample", "naive", "fvc"]

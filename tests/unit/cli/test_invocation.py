@@ -30,7 +30,7 @@ def test_words_are_canonical() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "horizon fit --out fit --model full --rounding --no-overdispersion --only alias=a r.jsonl",
+        "horizon fit --only alias=a --out fit --model full --rounding --no-overdispersion r.jsonl",
         "horizon compare --out c --method core --method full --by task r.jsonl",
         "horizon multiverse --out m --release-dates d.yaml --plots -- -odd.jsonl",
         "fvc crossval --input cohort --out scores --no-scans",

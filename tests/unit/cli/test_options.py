@@ -48,7 +48,7 @@ def test_json_is_alone_on_stdout(call: Call, simulated_runs: Path, tmp_path: Pat
     runs, fit = simulated_runs / "runs.jsonl", tmp_path / "fit"
     checked = json.loads(call("horizon", "check", runs, "--json").out)
     assert checked["agents"] == 8
-    method = ("--method", "frequentist", "--replicates", 20)
+    method = ("--method", "regression", "--replicates", 20)
     fitted = call("horizon", "fit", runs, "--out", fit, *method, "--json")
     assert len(json.loads(fitted.out)["horizons"]) == 8
     assert "bootstrap" in fitted.err
@@ -124,7 +124,7 @@ def test_completion_scripts_call_the_program(shell: str, call: Call) -> None:
     [
         ("tidegauge ho", {"horizon"}),
         ("tidegauge horizon co", {"compare"}),
-        ("tidegauge horizon compare r.jsonl --method core-p", {"core-pooled", "core-per-source"}),
+        ("tidegauge horizon compare r.jsonl --method co", {"core", "core:failures=censor"}),
         ("tidegauge bench grade o", {"osic"}),
         ("tidegauge horizon fit --see", {"--seed"}),
     ],

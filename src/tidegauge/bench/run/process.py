@@ -76,8 +76,12 @@ class AgentProcess:
         """Start the agent itself; without it, only the commands of `run` are executed."""
         self._send({"start": ["/bin/sh", "-c", command]})
 
-    def run(self, command: str, seconds: float, given: bytes = b"") -> Message | None:
-        """Have a shell command executed beside the agent; None if it took over `seconds`.
+    def run(
+        self, command: str, seconds: float, given: bytes = b"", *, patience_seconds: float = 0.0
+    ) -> Message | None:
+        """Have a shell command executed beside the agent, and killed after `seconds`.
+
+        Return its answer, or None if there is none `patience_seconds` later.
 
         Raises
         ------
@@ -88,7 +92,7 @@ class AgentProcess:
         number = self._requests
         text = base64.b64encode(given).decode()
         self._send({"id": number, "run": command, "seconds": seconds, "input": text})
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds + patience_seconds
         while (message := self.receive(deadline - time.monotonic())) is not None:
             if message.id == number and message.exit_code is not None:
                 return message

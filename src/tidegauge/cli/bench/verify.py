@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from tidegauge.cli.bench.options import (
     open_competition,
     prepared_option,
 )
+from tidegauge.cli.options import json_option
+from tidegauge.cli.output import print_json
 
 
 @click.command()
@@ -24,7 +25,7 @@ from tidegauge.cli.bench.options import (
 @prepared_option
 @click.option("--runs", type=file_type, help="Record file, to compare the run's line too.")
 @leaderboard_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@json_option
 def verify(
     competition: str,
     run: Path,
@@ -35,14 +36,16 @@ def verify(
 ) -> int:
     """Grade a run's submission again; exit 1 if anything differs from its report.
 
+    Prints what differs.
+
     Example: tidegauge bench verify osic runs/naive-seed1-1a2b3c4d --prepared prepared
     """
     import tidegauge.bench as tb
 
     found = open_competition(competition, prepared)
     differences = tb.verify(run, found, runs=runs, leaderboard=leaderboard)
-    for difference in differences:
-        click.echo(json.dumps(asdict(difference)) if as_json else str(difference))
-    if not differences and not as_json:
-        click.echo("nothing differs")
+    if as_json:
+        print_json({"run": run, "differences": [asdict(each) for each in differences]})
+    else:
+        click.echo("\n".join(map(str, differences)) or "nothing differs")
     return 1 if differences else 0

@@ -64,10 +64,11 @@ def check(read: ReadRuns, as_json: bool, progress: Progress) -> None:
 
     Example: tidegauge horizon check runs.jsonl
     """
-    table = read().summary()
+    runs = read()
     if as_json:
-        print_json(dict(table.itertuples(index=False)))
+        print_json(runs.counted)
         return
+    table = runs.summary()
     width = max(map(len, table["what"]))
     for name, value in table.itertuples(index=False):
         click.echo(f"{name:<{width}}  {value}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegauge.cli.horizon.options import (
+    complete_method,
     note,
     release_dates_option,
     runs_options,
@@ -55,6 +56,7 @@ def _number_of_folds(ctx: click.Context, parameter: click.Parameter, value: str)
     "--method",
     "methods",
     multiple=True,
+    shell_complete=complete_method,
     default=NAMES,
     show_default=True,
     metavar="NAME[:OPTION=VALUE,...]",

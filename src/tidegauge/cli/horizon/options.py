@@ -17,7 +17,13 @@ import click
 
 from tidegauge.cli.options import Choice, Command, runs_argument
 from tidegauge.errors import InputError
-from tidegauge.horizon.methods.registry import current_name, find_method, parse_variant
+from tidegauge.horizon.methods.registry import (
+    NAMES,
+    VARIANTS,
+    current_name,
+    find_method,
+    parse_variant,
+)
 from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, ModelChoice, resolve
 from tidegauge.horizon.model.options import CHOICES, HorizonOptions
 
@@ -62,6 +68,11 @@ def runs_options(command: Command) -> Command:
     ):
         decorated = click.option(flag, multiple=True, metavar=form, help=help_line)(decorated)
     return runs_argument(decorated)
+
+
+def complete_method(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the methods, and variants of core with one option, that begin so."""
+    return [name for name in (*NAMES, *VARIANTS) if name.startswith(incomplete)]
 
 
 def sampler_options(command: Command) -> Command:
@@ -154,6 +165,7 @@ def method_options(command: Command) -> Command:
     return click.option(
         "--method",
         metavar="NAME[:OPTION=VALUE,...]",
+        shell_complete=complete_method,
         help="regression: METR's, with its bootstrap. exact: each agent's own posterior, task "
         f"lengths taken as known. {_MODELS} A variant is written full:noise=student_t.  "
         "[default: core]",

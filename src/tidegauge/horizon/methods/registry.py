@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegauge.errors import InputError
+from tidegauge.errors import InputError, did_you_mean
 from tidegauge.horizon.model.option_file import MODELS, OPTION_NAMES, ModelChoice, resolve
 from tidegauge.horizon.model.options import CHOICES, CORE, HorizonOptions
 
@@ -89,6 +89,7 @@ def find_method(text: str) -> Method:
     raise InputError(
         f"method={text}: must be one of {', '.join(NAMES)}, or one with options, as "
         "full:noise=student_t or core:failures=censor"
+        + did_you_mean(text, (*NAMES, *VARIANTS, *FORMER_NAMES))
     )
 
 

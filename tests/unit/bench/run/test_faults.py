@@ -441,7 +441,8 @@ def test_a_command_that_timed_out_does_not_answer_for_the_next(
         isolation=make_isolation("none"), workspace=workspace,
         environment=dict(os.environ), validator=None, logs=tmp_path,
     ) as agent:  # fmt: skip
-        assert agent.run("sleep 0.6; echo slow", 0.2) is None
+        slow = agent.run("sleep 0.6; echo slow", 0.2)
+        assert slow is None or slow.exit_code == -9  # killed, and told so in time or not
         answer = agent.run("echo quick; cat", 10.0, b"given" * 100_000)
         assert answer is not None
         assert answer.output.startswith("quick\ngiven")

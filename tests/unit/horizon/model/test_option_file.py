@@ -29,7 +29,7 @@ def options_file(folder: Path, text: str) -> Path:
 def test_nothing_said_is_core() -> None:
     assert resolve() == resolve(model="core") == ModelChoice(CORE, DEFAULT_PRIORS)
     assert resolve().name == "core"
-    assert resolve(model="full") == ModelChoice(FULL, DEFAULT_PRIORS)
+    assert resolve(model="full") == ModelChoice(FULL, DEFAULT_PRIORS, model="full")
     assert resolve(model="full").name == "full"
 
 
@@ -68,7 +68,7 @@ def test_every_option_can_be_set_alone_by_flag_and_by_file(tmp_path: Path, name:
 def test_without_defaults_an_option_is_all_there_is(tmp_path: Path, name: str) -> None:
     usual = getattr(CORE, name)
     other = next(value for value in CHOICES.get(name, (True, False)) if value != usual)
-    expected = ModelChoice(replace(CORE, **{name: other}))
+    expected = ModelChoice(replace(CORE, **{name: other}), model="full")
     assert resolve(model="full", flags={name: other}, defaults=False) == expected
     text = f"model: full\ndefaults: false\n{name}: {str(other).lower()}\n"
     assert resolve(file=options_file(tmp_path, text)) == expected
@@ -83,17 +83,13 @@ def test_the_flag_of_defaults_wins_over_the_file(tmp_path: Path) -> None:
     assert resolve(file=usual, defaults=False).options == CORE
 
 
-def test_core_takes_failures_and_nothing_else(tmp_path: Path) -> None:
-    assert resolve(flags={"failures": "censor"}).options == HorizonOptions(failures="censor")
-    with pytest.raises(InputError, match=r"^--human-scale: .*--model full"):
-        resolve(model="core", flags={"human_scale": "source"})
-    for text in ("model: core\nnoise: weibull\n", "noise: weibull\n"):
-        file = options_file(tmp_path, text)
-        with pytest.raises(InputError, match=r"options.yaml: noise: .*'model: full'"):
-            resolve(file=file)
-    file = options_file(tmp_path, "priors: {alpha: {kind: normal, mu: 0, sd: 3}}\n")
-    with pytest.raises(InputError, match=r"options.yaml: priors: .*'model: full'"):
-        resolve(file=file)
+def test_core_with_other_options_is_a_variant_of_it(tmp_path: Path) -> None:
+    censored = resolve(flags={"failures": "censor"})
+    assert (censored.options, censored.name) == (HorizonOptions(failures="censor"), "core")
+    by_flag = resolve(model="core", flags={"noise": "weibull"})
+    by_file = resolve(file=options_file(tmp_path, "noise: weibull\n"))
+    assert by_flag == by_file == ModelChoice(HorizonOptions(noise="weibull"))
+    assert by_flag.name == "full"  # what was fitted is not the published model
 
 
 def test_what_was_fitted_tells_its_name() -> None:

@@ -136,14 +136,14 @@ def test_tasks_have_their_columns_and_their_evidence(folder: Path) -> None:
     table = pd.read_csv(folder / "tasks.csv")
     assert table.columns.tolist() == [
         *("task_id", "task_family", "source_type", "n_human_runs", "human_minutes"),
-        *("log2_mean", "log2_sd", "log2_q0.025", "log2_q0.975"),
+        *("log2_mean", "log2_sd", "log2_q0.025", "log2_q0.975", "provenance"),
     ]
     evidence = table.set_index("task_id")[["source_type", "n_human_runs"]].T.to_dict("list")
     assert evidence == {
         **{task: ["baseline", 3] for _, task, _ in TASKS},
         "code/long": ["estimate", 0],
         "code/both": ["both", 1],
-        "code/failed": ["none", 0],
+        "code/failed": ["estimate", 0],
     }
     assert (table["log2_q0.025"] < table["log2_mean"]).all()
     assert (table["log2_mean"] < table["log2_q0.975"]).all()
@@ -195,8 +195,7 @@ def test_the_manifest_is_enough_to_repeat_the_fit(folder: Path, runs: Path) -> N
     }
     assert {"tidegauge", "python", "libraries", "created_at"} <= set(found)
     assert found["notes"] == [
-        "1 baseline tasks have no successful human run: their length comes from their family "
-        "and the agents"
+        "1 baseline tasks have no successful human run: their human_minutes counts as one estimate"
     ]
 
 
@@ -223,7 +222,7 @@ def test_the_posterior_opens_in_arviz_and_its_loo_is_computed(folder: Path) -> N
     assert {name: found.n_data_points for name, found in loo.items()} == {
         "successes": len(set(tried)),
         "log2_duration": 16,
-        "log2_estimate": 2,
+        "log2_estimate": 3,
     }
     assert all(np.isfinite(found.elpd_loo) for found in loo.values())
     assert trace.observed_data["attempts"].sum() == len(tried)

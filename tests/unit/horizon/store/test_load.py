@@ -159,9 +159,12 @@ def test_what_is_not_a_fit_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "file")
 
 
-def test_interrupted_replacement_is_completed_before_reading(
+def test_an_interrupted_replacement_is_not_read_and_not_touched(
     regression_folder: Path, exact_folder: Path, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(regression_folder, tmp_path / "fit"))
     shutil.copytree(exact_folder, folder / ".tidegauge-commit")
-    assert load(folder).method == "exact"
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(InputError, match="was interrupted"):
+        load(folder)
+    assert sorted(folder.rglob("*")) == before

@@ -247,7 +247,7 @@ def test_a_cell_whose_agent_would_keep_no_run_is_in_no_fold(sparse: Design) -> N
 
 def test_training_blanks_the_cells_and_keeps_everything_human(sparse: Design) -> None:
     fold = make_folds(sparse, by="task", folds=5, seed=1)[0]
-    training = without(sparse, fold.held).sparse
+    training = without(sparse, fold.held).design
     np.testing.assert_array_equal(training.attempts, np.where(fold.held, 0, sparse.attempts))
     np.testing.assert_array_equal(training.successes, np.where(fold.held, 0, sparse.successes))
     np.testing.assert_array_equal(training.score_sum, np.where(fold.held, 0, sparse.score_sum))
@@ -262,9 +262,9 @@ def test_training_leaves_out_agents_without_a_run_and_says_where_the_others_were
     held = np.zeros(sparse.attempts.shape, dtype=bool)
     held[1] = True
     training = without(sparse, held)
-    assert training.sparse.agents == tuple(sparse.agents[a] for a in (0, 2, 3, 4))
+    assert training.design.agents == tuple(sparse.agents[a] for a in (0, 2, 3, 4))
     np.testing.assert_array_equal(training.agent_rows, [0, 2, 3, 4])
-    np.testing.assert_array_equal(training.sparse.attempts, sparse.attempts[[0, 2, 3, 4]])
+    np.testing.assert_array_equal(training.design.attempts, sparse.attempts[[0, 2, 3, 4]])
 
 
 @pytest.mark.parametrize(
