@@ -104,6 +104,20 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def limit_memory(more_bytes: int) -> None:
+    """Keep this process from taking more memory than it has and so many bytes; Linux only."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):
+        return
+    limit = pages * resource.getpagesize() + more_bytes
+    with contextlib.suppress(OSError, ValueError):  # a lower one is in force
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def require_linux(feature: str) -> None:
     """Refuse what only Linux can do.
 

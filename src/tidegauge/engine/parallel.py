@@ -53,6 +53,15 @@ def parallel_map(
     return results
 
 
+def worker_context() -> multiprocessing.context.BaseContext:
+    """Return how processes are started here.
+
+    Not by fork: of a process with running threads (nutpie, numba) it may hang.
+    """
+    served = "forkserver" in multiprocessing.get_all_start_methods()
+    return multiprocessing.get_context("forkserver" if served else "spawn")
+
+
 def _stream(
     function: Callable[[Item], Result],
     items: Sequence[Item],
@@ -64,13 +73,11 @@ def _stream(
     elif workers == 1:
         yield from map(function, items)
     else:
-        # Not fork: of a process with running threads (nutpie, numba) it may hang.
-        served = "forkserver" in multiprocessing.get_all_start_methods()
-        if served:
+        if worker_context().get_start_method() == "forkserver":
             _shield_workers()
         with concurrent.futures.ProcessPoolExecutor(
             workers,
-            mp_context=multiprocessing.get_context("forkserver" if served else "spawn"),
+            mp_context=worker_context(),
             initializer=_ignore_interrupts,
         ) as pool:
             yield from pool.map(function, items)

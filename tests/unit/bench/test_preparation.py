@@ -319,7 +319,7 @@ def test_two_commands_preparing_one_folder_leave_it_whole(raw: Path, tmp_path: P
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     assert open_prepared(OSIC, out).expected_keys
     assert (out / "private" / "test.csv").exists()
-    assert sorted(os.listdir(out)) == ["private", "public"]
+    assert sorted(os.listdir(out)) == ["manifest.json", "private", "public"]
 
 
 def test_an_unpacked_file_with_other_bytes_is_unpacked_again(raw: Path, tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 from typing import TypeVar
 
+from tidegauge.engine.parallel import worker_context
 from tidegauge.errors import InputError
 from tidegauge.fvc.scans.series import ScanError
+from tidegauge.system import limit_memory
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -76,9 +77,7 @@ def _run_pool(
     function: Callable[[Item], Result], items: Sequence[Item], numbers: Sequence[int], workers: int
 ) -> Iterator[tuple[int, Result | ScanError]]:
     """Yield results until all are there or the pool breaks."""
-    # forkserver: a fork of a process with running threads (nutpie, numba) may hang.
-    context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start) as pool:
+    with ProcessPoolExecutor(workers, mp_context=worker_context(), initializer=_start) as pool:
         futures: list[tuple[int, Future[Result | ScanError]]]
         futures = [(i, pool.submit(_guarded, function, items[i])) for i in numbers]
         for index, future in futures:
@@ -91,17 +90,9 @@ def _run_pool(
 def _start() -> None:
     """Limit this process; Ctrl-C is for the parent, which ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        import resource
+    import tidegauge.fvc.scans.scan  # noqa: F401 - what it maps must not count
 
-        import tidegauge.fvc.scans.scan  # noqa: F401 - what it maps must not count
-
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + MEMORY_BYTES
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, OSError, ValueError):  # not Linux: no such limit
-        return
+    limit_memory(MEMORY_BYTES)
 
 
 def limit_cpu(n_files: int) -> None:

@@ -70,7 +70,7 @@ WAYS = {
         "and l.ptrace(16, int(p), 0, 0) == 0])' > /dev/null; cat /proc/1/root{private}/test.csv"
     ),
     "a device of one's own": "mknod d b 8 0; cat d | head -c 1000; mknod e b 254 0; cat e",
-    "the operator's home": "cat ~/../*/.ssh/* /root/.ssh/* /home/*/.ssh/*; ls -la /root /home",
+    "the operator's home": "cat ~/../*/.ssh/* /root*/.ssh/* /home/*/.ssh/*; ls -la /root /home",
     "handles of files": (
         "python3 -c 'import ctypes; l=ctypes.CDLL(None); h=bytes(128); "
         "print(l.open_by_handle_at(-100, h, 0))'; cat {private}/test.csv"
