@@ -105,7 +105,7 @@ def _reproduce(rows: TaskRows) -> tuple[_Candidate | None, bool]:
     subsets = [each for each in islice(_subsets(n), _SUBSETS) if _scores_fit(rows, each)]
     subsets += [successes] if successes else []
     low, high = _bands(rows, subsets)
-    everything = [set(successes) <= set(subset) for subset in subsets]
+    everything = np.array([set(successes) <= set(subset) for subset in subsets], dtype=bool)
     fits_exactly = np.abs(low - length) <= _MINUTES_ERROR
     fits = (low - _MINUTES_ERROR <= length) & (length <= high + _MINUTES_ERROR)
     agree = bool(np.any(fits & everything))

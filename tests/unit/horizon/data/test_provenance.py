@@ -45,6 +45,8 @@ def alone(rows: TaskRows) -> tuple[str, tuple[int, ...]]:
         (of(20, 5, 90, length=10, scores=[1, 1, 0], score=0.667), (AGREE, (0, 1, 2))),
         (of(80, 5, 90, length=80, scores=[1, 1, 0], score=1), (SPLIT, (0, 2))),
         (of(60, 10, length=30), (UNEXPLAINED, (0, 1))),
+        # Failed runs alone, with a score that none of them has: there is no subset to look at.
+        (of(60, 10, length=30, scores=[0, 0], score=0.5), (UNEXPLAINED, (0, 1))),
     ],
 )
 def test_rows_that_reproduce_the_length(rows: TaskRows, expected: tuple[str, tuple[int, ...]]):
