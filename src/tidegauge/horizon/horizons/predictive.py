@@ -13,7 +13,7 @@ from tidegauge.engine.diagnostics import Check
 from tidegauge.horizon.data.design import Design, human_log2_mean
 from tidegauge.horizon.horizons.tables import BUCKETS
 from tidegauge.horizon.model.human_noise import draw_durations
-from tidegauge.horizon.model.likelihood import agent_logits
+from tidegauge.horizon.model.likelihood import agent_success, draw_successes
 from tidegauge.horizon.model.observations import scored_successes
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import Point
@@ -131,7 +131,8 @@ def rate_checks(
     found = []
     for a, agent in enumerate(design.agents):
         attempts = design.attempts[a].astype(np.int64)
-        replicated = rng.binomial(attempts, expit(agent_logits(point, a)))
+        phi = None if point.phi is None else point.phi[:, None]
+        replicated = draw_successes(agent_success(point, a), attempts, phi, rng)
         for bucket, (low, high) in BUCKETS.items():
             inside = (design.human_minutes >= low) & (design.human_minutes < high) & binary
             n_runs = int(attempts[inside].sum())
