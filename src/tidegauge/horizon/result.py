@@ -316,11 +316,6 @@ class HorizonFit(HorizonResult):
         Runs it took: a run that did not converge is repeated with smaller steps, longer chains.
     seconds : dict
         ``compile`` and ``sample``.
-    modes : Check or None
-        What was found of other modes, where it was looked for.
-    log_mass : float
-        Logarithm of the mass of the mode that was sampled (NaN if not estimated), to compare fits
-        that ended in different modes of one posterior.
     trend_agents : dict
         Which agents are in the trend, where not all that have a date.
     """
@@ -334,8 +329,6 @@ class HorizonFit(HorizonResult):
     diagnosis: Diagnosis
     attempts: int = 1
     seconds: Mapping[str, float] = field(default_factory=dict)
-    modes: Check | None = None
-    log_mass: float = float("nan")
     asked: SamplerConfig | None = None
     trend_agents: Mapping[str, Any] = field(default_factory=dict)
     made: Manifest | None = None
@@ -382,9 +375,8 @@ class HorizonFit(HorizonResult):
 
     @property
     def findings(self) -> tuple[Check, ...]:
-        """Checks of convergence, of other modes, and of the model by prediction."""
-        modes = (self.modes,) if self.modes else ()
-        return (*self.diagnosis.checks, *modes, *self.predictive.checks())
+        """Checks of convergence, and of the model by prediction."""
+        return (*self.diagnosis.checks, *self.predictive.checks())
 
     @property
     def diagnostics(self) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from tidegauge.engine.bridge import log_mass
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import diagnose
 from tidegauge.engine.sampling import Draws, LogDensity, sample_density
@@ -37,7 +36,6 @@ def fit_horizon(
     options: HorizonOptions = CORE,
     sampler: SamplerConfig = DEFAULT_SAMPLER,
     patient: bool = True,
-    weighed: bool = False,
     progress: Progress = SILENT,
 ) -> HorizonFit:
     """Sample the posterior of the model that the options make.
@@ -46,8 +44,6 @@ def fit_horizon(
     ----------
     patient : bool
         Repeat a run that did not converge with smaller steps and longer chains, up to twice.
-    weighed : bool
-        Also estimate the mass of what was sampled, by bridge sampling.
     """
     began = time.perf_counter()
     priors = priors_in_force(priors, options)
@@ -83,7 +79,6 @@ def fit_horizon(
         statistics=draws.statistics,
         diagnosis=diagnosis,
         attempts=attempt,
-        log_mass=log_mass(density, draws.position, seed=sampler.seed) if weighed else float("nan"),
         seconds={"compile": compiled - began, "sample": done - compiled},
     )
 

@@ -31,11 +31,6 @@ _CHECKS = {
         "No divergent transitions",
         "Divergences mark regions that the sampler could not explore; estimates may be biased.",
     ),
-    "other_modes": (
-        "Other modes of the posterior",
-        "Chains from dispersed starts search for them; their mass is the share of the posterior "
-        "that these numbers leave out.",
-    ),
     "predictive_human_durations": (
         "Human times agree with the model",
         "Posterior predictive check of the mean and sd of human times.",
