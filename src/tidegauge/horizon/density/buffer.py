@@ -158,18 +158,13 @@ class Link(NamedTuple):
         Eigenvectors of the values' covariance, in columns.
     variance : ndarray, shape (agent,)
         Its eigenvalues.
-    basis : ndarray, shape (agent, term)
-        Derivatives of the shared prior's means by its coefficients at the point, rotated.
-    offset : ndarray, shape (agent,)
-        The means less the basis times the coefficients, at the point, rotated.
     prior_mean, prior_precision : ndarray, shape (term,)
-        Of the coefficients; the precision of a group's level is not constant, and 0 here.
+        Of the coefficients that the prior's mean is linear in; the precision of a group's level
+        is not constant, and 0 here.
     """
 
     rotation: FloatArray
     variance: FloatArray
-    basis: FloatArray
-    offset: FloatArray
     prior_mean: FloatArray
     prior_precision: FloatArray
 
@@ -227,8 +222,8 @@ class Expansion(NamedTuple):
 
 
 def _link_sections(name: str, agents: str, terms: str) -> dict[str, tuple[str, ...]]:
-    dims = {"rotation": (agents, agents), "variance": (agents,), "basis": (agents, terms)}
-    dims |= {"offset": (agents,), "prior_mean": (terms,), "prior_precision": (terms,)}
+    dims = {"rotation": (agents, agents), "variance": (agents,)}
+    dims |= {"prior_mean": (terms,), "prior_precision": (terms,)}
     return {f"{name}_{part}": dims[part] for part in Link._fields}
 
 
@@ -319,15 +314,12 @@ def read_data(buffer):  # type: ignore[no-untyped-def]
 @jit
 def _read_link(buffer, first):  # type: ignore[no-untyped-def]
     """Return the link whose sections begin with number `first`, in the order of its fields."""
-    variance, prior_mean = _section(buffer, first + 1), _section(buffer, first + 4)
-    n, k = variance.size, prior_mean.size
+    variance = _section(buffer, first + 1)
     return Link(
-        _section(buffer, first).reshape((n, n)),
+        _section(buffer, first).reshape((variance.size, variance.size)),
         variance,
-        _section(buffer, first + 2).reshape((n, k)),
+        _section(buffer, first + 2),
         _section(buffer, first + 3),
-        prior_mean,
-        _section(buffer, first + 5),
     )
 
 
@@ -379,9 +371,8 @@ def pack_data(
         linked_slopes=len(design.agents) * options.pools_slopes,
         slope_terms=layout.size_of(MU_SLOPE) + layout.size_of(GROUP_SLOPE),
         linked_horizons=int(in_joint_prior(design, options).sum()),
-        horizon_terms=(
-            layout.starts[MU_FAMILY] - layout.starts[TREND_LEVEL] + layout.size_of(GROUP_HORIZON)
-        ),
+        horizon_terms=len(TREND_SHAPES[options.trend].linear) * layout.has(TREND_LEVEL)
+        + layout.size_of(GROUP_HORIZON),
     )
     if expansion is None:
         sections |= dict.fromkeys(_EXPANSION_SECTIONS, np.empty(0))

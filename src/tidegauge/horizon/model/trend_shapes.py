@@ -41,6 +41,11 @@ class TrendShape:
         """All coefficients, the level first."""
         return ("trend_level", *self.terms)
 
+    @property
+    def linear(self) -> tuple[str, ...]:
+        """The coefficients in which it is linear; they come before those that bend it."""
+        return tuple(name for name in self.coefficients if name not in self.bending)
+
 
 TREND_SHAPES: Mapping[str, TrendShape] = {
     "none": TrendShape(CONSTANT),

@@ -87,7 +87,7 @@ def agents_forward(z, x, data, expansion, work):  # type: ignore[no-untyped-def]
             expansion.order,
             data,
             expansion.horizons,
-            shared_horizons(at),
+            shared_horizons(at, expansion.horizons),
             work.horizons,
             horizon,
         )
@@ -157,7 +157,7 @@ def agents_backward(z, x, gx, gz, data, expansion, work):  # type: ignore[no-unt
             at[ALPHA],
             data,
             expansion.horizons,
-            shared_horizons(at),
+            shared_horizons(at, expansion.horizons),
             work.horizons,
             by_horizon,
             by_located,

@@ -183,13 +183,14 @@ def _explained(
     """Return what the agents' pairs lose of their precision because the tasks are unknown.
 
     The tasks' own precision is a tree: families in a root, tasks in families, each task's length
-    and residual tied by the runs. It is sparse, and so is its factor.
+    and residual tied by the runs, all estimates by their bias. It is sparse, and so is its factor.
     """
     n_tasks, n_families = len(design.tasks), len(design.families)
     sigma = np.asarray(point.sigma_human)
     sigma = sigma[source_index(design, options)] if sigma.ndim else sigma
-    estimates = np.bincount(design.estimate_task, minlength=n_tasks)
-    people = human_count * sigma**-2 + estimates * float(point.sigma_estimate) ** -2
+    estimated = np.bincount(design.estimate_task, minlength=n_tasks)
+    by_estimate = estimated * float(point.sigma_estimate) ** -2
+    people = human_count * sigma**-2 + by_estimate
     families, tasks = 1 + np.arange(n_families), 1 + n_families + np.arange(n_tasks)
     root = np.zeros(n_families, dtype=np.int64)
     entries = [
@@ -214,6 +215,11 @@ def _explained(
             entries.append(_tied(rest, levels[design.task_family], of_task))
             of_family = np.full(n_families, float(point.sigma_residual_family) ** -2)
             entries.append((levels, levels, of_family))
+    if point.delta_estimate is not None:
+        bias = np.full(n_tasks, size)
+        size += 1
+        entries += [(bias, tasks, by_estimate), (tasks, bias, by_estimate)]
+        entries.append((bias[:1], bias[:1], [by_estimate.sum() + priors.delta_estimate.sd**-2]))
     cross = np.zeros((size, seen.cross.shape[1]))
     for places in seen_as:
         cross[places] = seen.cross

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tidegauge.arrays import FloatArray, IntArray
+from tidegauge.arrays import BoolArray, FloatArray, IntArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.agents import trend_terms
 from tidegauge.horizon.density.buffer import NOT_IN_TREND, Link
@@ -32,10 +32,10 @@ class _Shared(NamedTuple):
 
     mean: FloatArray
     basis: FloatArray
-    coefficients: FloatArray
     prior_mean: FloatArray
     prior_sd: FloatArray
-    n_terms: int  # the other coefficients are levels of groups
+    is_bending: BoolArray  # by coefficient
+    is_group: BoolArray
     sd: float
 
 
@@ -91,7 +91,7 @@ def expand_agents(
     layout = layout_of(design, options)
     joint = np.flatnonzero(in_joint_prior(design, options))
     order = np.concatenate([joint, np.setdiff1d(np.arange(n), joint)]).astype(np.int64)
-    slopes = _shared_slopes(design, priors, options, point, layout)
+    slopes = _shared_slopes(design, priors, options, point)
     horizons = _shared_horizons(design, priors, options, point, layout, joint)
     levels = _own_levels(design, priors, options, pairs, joint)
     if horizons is not None:
@@ -131,9 +131,7 @@ def expand_agents(
     }
 
 
-_NO_LINK = Link(
-    np.empty((0, 0)), np.empty(0), np.empty((0, 0)), np.empty(0), np.empty(0), np.empty(0)
-)
+_NO_LINK = Link(np.empty((0, 0)), np.empty(0), np.empty(0), np.empty(0))
 
 
 def _own_levels(
@@ -185,16 +183,8 @@ def _link(covariance: FloatArray, values: FloatArray, shared: _Shared) -> tuple[
     variance = np.clip(variance, *_VARIANCES)
     pull = rotation.T @ (values - shared.mean) * variance / shared.sd**2
     location = values + rotation @ np.clip(pull, -_FARTHEST, _FARTHEST)
-    groups = np.arange(shared.coefficients.size) >= shared.n_terms
-    link = Link(
-        rotation=rotation,
-        variance=variance,
-        basis=rotation.T @ shared.basis,
-        offset=rotation.T @ (shared.mean - shared.basis @ shared.coefficients),
-        prior_mean=shared.prior_mean,
-        prior_precision=np.where(groups, 0.0, shared.prior_sd**-2.0),
-    )
-    return link, location
+    precision = np.where(shared.is_group, 0.0, shared.prior_sd**-2.0)[~shared.is_bending]
+    return Link(rotation, variance, shared.prior_mean[~shared.is_bending], precision), location
 
 
 def _shared_slopes(
@@ -202,15 +192,13 @@ def _shared_slopes(
     priors: HorizonPriors,
     options: HorizonOptions,
     point: Point,
-    layout: Layout,
 ) -> _Shared | None:
     if point.sigma_slope is None:
         return None
     n = len(design.agents)
-    terms, basis = ["mu_slope"], np.ones((n, 1))
-    mean = np.full(n, float(np.asarray(point.mu_slope)))
+    mean, sd = np.full(n, float(np.asarray(point.mu_slope))), float(point.sigma_slope)
     return _with_groups(
-        _of_terms(terms, mean, basis, priors, point, layout, float(point.sigma_slope)),
+        _of_terms(("mu_slope",), (), mean, np.ones((n, 1)), priors, sd),
         design,
         options,
         np.arange(n),
@@ -229,16 +217,16 @@ def _shared_horizons(
 ) -> _Shared | None:
     if point.sigma_horizon is None:
         return None
-    terms = ["trend_level", *TREND_SHAPES[options.trend].terms]
+    shape = TREND_SHAPES[options.trend]
     years = trend_years(design, options)[joint]
     basis, mean = np.zeros((joint.size, 4)), np.zeros(joint.size)
-    at_point = np.array([_unconstrained(name, point, layout) for name in terms])
-    kind, ends = TREND_SHAPES[options.trend].code, (layout.first_year, layout.last_year)
+    terms = np.array([_unconstrained(name, point, layout) for name in shape.coefficients])
+    ends = layout.first_year, layout.last_year
     for i, year in enumerate(np.where(np.isnan(years), NOT_IN_TREND, years)):
-        mean[i] = trend_terms(kind, at_point, year, *ends, basis[i])
-    sd = float(point.sigma_horizon)
+        mean[i] = trend_terms(shape.code, terms, year, *ends, basis[i])
+    basis, sd = basis[:, : terms.size], float(point.sigma_horizon)
     return _with_groups(
-        _of_terms(terms, mean, basis[:, : len(terms)], priors, point, layout, sd),
+        _of_terms(shape.coefficients, shape.bending, mean, basis, priors, sd),
         design,
         options,
         joint,
@@ -248,21 +236,20 @@ def _shared_horizons(
 
 
 def _of_terms(
-    terms: list[str],
+    terms: tuple[str, ...],
+    bending: tuple[str, ...],
     mean: FloatArray,
     basis: FloatArray,
     priors: HorizonPriors,
-    point: Point,
-    layout: Layout,
     sd: float,
 ) -> _Shared:
     return _Shared(
         mean=mean,
         basis=basis,
-        coefficients=np.array([_unconstrained(name, point, layout) for name in terms]),
         prior_mean=np.array([prior_of(name, priors).mu for name in terms]),
         prior_sd=np.array([prior_of(name, priors).sd for name in terms]),
-        n_terms=len(terms),
+        is_bending=np.array([name in bending for name in terms]),
+        is_group=np.zeros(len(terms), dtype=bool),
         sd=sd,
     )
 
@@ -283,9 +270,10 @@ def _with_groups(
     return shared._replace(
         mean=shared.mean + member @ levels,
         basis=np.concatenate([shared.basis, member.astype(float)], axis=1),
-        coefficients=np.concatenate([shared.coefficients, levels]),
         prior_mean=np.concatenate([shared.prior_mean, np.zeros(n_groups)]),
         prior_sd=np.concatenate([shared.prior_sd, np.full(n_groups, float(sd))]),
+        is_bending=np.concatenate([shared.is_bending, np.zeros(n_groups, dtype=bool)]),
+        is_group=np.concatenate([shared.is_group, np.ones(n_groups, dtype=bool)]),
     )
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from tidegauge.horizon.density.jit import jit
 from tidegauge.horizon.model.parameters import (
+    DELTA_ESTIMATE,
     MU_FAMILY,
     MU_GLOBAL,
     MU_TASK,
@@ -33,6 +34,7 @@ from tidegauge.horizon.model.parameters import (
     SIGMA_RESIDUAL_FAMILY,
     SIGMA_RESIDUAL_TASK,
 )
+from tidegauge.horizon.sampler.estimate_bias import bias_backward, bias_forward
 from tidegauge.horizon.sampler.task_evidence import (
     agents_observe,
     agents_observe_backward,
@@ -110,9 +112,11 @@ def lengths_forward(z, x, data, expansion, work):  # type: ignore[no-untyped-def
     n_families = first_task.size - 1
     agents, people, equivalent = work.agents, work.people, work.equivalent
     agents_observe(x, at, expansion, agents)
-    people_observe(x, data, expansion, people)
-    v = _variances(x, at)
+    v, log_determinant = _variances(x, at), 0.0
     rest = v.family_residual + v.task_residual
+    if at[DELTA_ESTIMATE + 1] > at[DELTA_ESTIMATE]:
+        log_determinant += bias_forward(z, x, data, expansion, agents, rest)
+    people_observe(x, data, expansion, people)
     for t in range(n_tasks):
         dulled = 1 / (1 + people.precision[t] * rest)
         observed = equivalent.observed
@@ -120,7 +124,7 @@ def lengths_forward(z, x, data, expansion, work):  # type: ignore[no-untyped-def
         observed.information[t] = agents.information[t] + people.information[t] * dulled
     prior = (data.scalar_priors[0, 0], data.scalar_priors[0, 1])  # of mu_global
     of_family, of_task = v.family_length + v.family_residual, v.task_length + v.task_residual
-    log_determinant = tree_forward(z, equivalent, first_task, prior, of_family, of_task)
+    log_determinant += tree_forward(z, equivalent, first_task, prior, of_family, of_task)
     d = equivalent.levels
     root = d.family[n_families]
     x[at[MU_GLOBAL]] = root
@@ -235,11 +239,13 @@ def lengths_backward(z, x, gx, gz, data, expansion, work):  # type: ignore[no-un
         by_people.precision[t] -= by_dulled * rest * dulled * dulled
         by_people.information[t] += by_agents.information[t] * dulled
         by_rest -= by_dulled * h * dulled * dulled
+    people_observe_backward(x, gz, data, expansion, by_people)
+    if at[DELTA_ESTIMATE + 1] > at[DELTA_ESTIMATE]:
+        by_rest += bias_backward(z, x, gz, data, expansion, agents, rest, by_agents)
     gz[at[SIGMA_GLOBAL]] += by_family_length
     gz[at[SIGMA_FAMILY]] += by_task_length
     if by_family:
         gz[at[SIGMA_RESIDUAL_FAMILY]] += by_family_residual + 2 * v.family_residual * by_rest
     if has_residual:
         gz[at[SIGMA_RESIDUAL_TASK]] += by_task_residual + 2 * v.task_residual * by_rest
-    people_observe_backward(x, gz, data, expansion, by_people)
     agents_observe_backward(x, gx, at, expansion, by_agents)
