@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from designs import task_families
 from tidegauge.arrays import FloatArray

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from tidegauge.arrays import FloatArray
 from tidegauge.engine.diagnostics import Check

@@ -1,10 +1,10 @@
 """Time horizons from success curves, over arrays of draws. Nothing is ever dropped.
 
 An agent's success at length mu (log2 minutes) is ``(1 - lapse) * expit(alpha + beta * mu)`` on a
-typical task. On a random new task of that length it is the average of ``(1 - lapse) * expit(exp(d) *
-(alpha + beta * (mu + e)))`` over the residual e ~ Normal(0, residual_sd) and the log discrimination
-d ~ Normal(0, discrimination_sd): a function of the logit ``alpha + beta * mu`` and of the residual's
-sd in logits, inverted for each draw and agent.
+typical task. On a random new task of that length it is the average of ``(1 - lapse) *
+expit(exp(d) * (alpha + beta * (mu + e)))`` over the residual e ~ Normal(0, residual_sd) and the log
+discrimination d ~ Normal(0, discrimination_sd): a function of the logit ``alpha + beta * mu`` and
+of the residual's sd in logits, inverted for each draw and agent.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def logit_of(share: float) -> float:
 
 
 def typical_logit(success: float, *, lapse: FloatArray) -> FloatArray:
-    """Return the logit at which a typical task is solved at a rate; infinite where lapses forbid it.
+    """Return the logit at which a typical task is solved at a rate; infinite if it never is.
 
     Of a curve whose highest success, 1 - lapse, is below the rate there is no horizon: the length
     at which it falls to the rate is zero.

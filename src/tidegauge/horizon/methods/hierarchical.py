@@ -95,9 +95,7 @@ def _short_fit(
     found = short_estimate(fit(sampler=replace(sampler, seed=seed)))
     if found.converged:
         return found
-    longer = replace(
-        sampler, draws=_LONGER * sampler.draws, tune=_LONGER * sampler.tune, seed=seed
-    )
+    longer = replace(sampler, draws=_LONGER * sampler.draws, tune=_LONGER * sampler.tune, seed=seed)
     last = fit(sampler=longer)
     return short_estimate(replace(last, point=last.point.thinned(_LONGER)))
 

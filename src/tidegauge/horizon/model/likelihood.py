@@ -120,7 +120,9 @@ def agent_success(point: Point, agent: int) -> FloatArray:
     if point.log_discrimination is not None:
         logits *= np.exp(point.log_discrimination)
     success: FloatArray = expit(logits)
-    return success if point.logit_lapse is None else success * expit(-point.logit_lapse[:, agent, None])
+    if point.logit_lapse is not None:
+        success *= expit(-point.logit_lapse[:, agent, None])
+    return success
 
 
 def mean_success(point: Point, *, thin: int = 1) -> FloatArray:

@@ -137,7 +137,7 @@ class Point:
     """A parameter vector, unpacked; arrays may have leading (chain, draw) dimensions.
 
     What a model does not have is None. Names and units are those of the priors; `trend_kink` is in
-    years, `residual` in log2 minutes, `sigma_human` has a last dimension only where it is per source.
+    years, `residual` in log2 minutes; `sigma_human` has a last dimension where it is per source.
     """
 
     mu_global: FloatArray

@@ -1,7 +1,7 @@
 """Coordinates of the agents' curves: slopes first, then levels given the slopes.
 
-An agent is the pair (its logit at its pivot, the equivalent length where its runs are informative; s
-with beta = -log(1 + exp(s)), a logarithm where the slope is flat and the slope itself where it is
+An agent is the pair (its logit at its pivot, the equivalent length where its runs tell most; s with
+beta = -log(1 + exp(s)), a logarithm where the slope is flat and the slope itself where it is
 steep). All pairs together are nearly Gaussian about a centre, with their
 marginal precision at the expansion point: each follows those after it and has its own innovation.
 Slopes and horizons that share a prior are linked by it (`links`).

@@ -100,9 +100,7 @@ def _backward(z, x, gx, gz, data, expansion, work):  # type: ignore[no-untyped-d
             np.zeros(first_task.size), gx[at[LOG_DISCRIMINATION] : at[LOG_DISCRIMINATION + 1]]
         )
         constant = PseudoObservations(parts[0], parts[1])  # their gradient goes nowhere
-        _, by_scale = tree_backward(
-            z, gz, work.sharpness, first_task, 0.0, variance, by, constant
-        )
+        _, by_scale = tree_backward(z, gz, work.sharpness, first_task, 0.0, variance, by, constant)
         gz[at[SIGMA_DISCRIMINATION]] += by_scale
     lengths_backward(z, x, gx, gz, data, expansion, work.tasks)
     agents_backward(z, x, gx, gz, data, expansion, work.agents)

@@ -1,9 +1,9 @@
 """Coordinate of the estimates' bias: its conditional mean given agents and timed runs, plus its sd.
 
 Where most tasks have an estimate and no timed run, moving all lengths by a constant and the bias by
-its negative changes little, so the bias follows what agents and people say of the lengths. Of task t
-with n_t estimates of mean e_t, agents tell an equivalent length (precision A_t, information B_t) and
-timed runs a length (h_t, i_t); with the residual's variance v and k_t = 1 / (1 + A_t v):
+its negative changes little, so the bias follows what agents and people say of the lengths. Of task
+t with n_t estimates of mean e_t, agents tell an equivalent length (precision A_t, information B_t)
+and timed runs a length (h_t, i_t); with the residual's variance v and k_t = 1 / (1 + A_t v):
 
     q_t = h_t + A_t k_t      j_t = i_t + B_t k_t      r_t = n_t / (n_t + q_t sigma_estimate^2)
     Lambda = 1 / sd_0^2 + sum_t r_t q_t

@@ -7,7 +7,7 @@ one costs speed, never correctness.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -33,6 +33,9 @@ _LEAST = 1e-9  # precision, in place of none
 _SHAPE_BITS = 20  # of a mantissa: ample for a shape, and rounding errors do not reach them
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _SCALES = (1e-3, 1e3)  # log2 minutes or logits: beyond, a shape would gain nothing but rounding
+
+
+_Tuple = TypeVar("_Tuple", Expansion, Link)
 
 
 class Reference(NamedTuple):
@@ -85,11 +88,12 @@ def reference_at(
         weighted_logit=seen.weighted_logit + calm[:, None] * seen.logit_slope,
         **agents,
     )
-    return Reference(x, Expansion(*map(_rounded_part, expansion)))
+    return Reference(x, _rounded_all(expansion))
 
 
-def _rounded_part(part: FloatArray | Link) -> FloatArray | Link:
-    return Link(*map(_rounded, part)) if isinstance(part, Link) else _rounded(part)
+def _rounded_all(parts: _Tuple) -> _Tuple:
+    rounded = (_rounded_all(p) if isinstance(p, Link) else _rounded(p) for p in parts)
+    return type(parts)(*rounded)
 
 
 def _rounded(values: FloatArray) -> FloatArray:
@@ -193,7 +197,7 @@ def _explained(
     people = human_count * sigma**-2 + by_estimate
     families, tasks = 1 + np.arange(n_families), 1 + n_families + np.arange(n_tasks)
     root = np.zeros(n_families, dtype=np.int64)
-    entries = [
+    entries: list[tuple[Any, ...]] = [
         _tied(families, root, float(point.sigma_global) ** -2),
         _tied(tasks, families[design.task_family], float(point.sigma_family) ** -2),
         ([0], [0], [priors.mu_global.sd**-2]),
@@ -205,7 +209,7 @@ def _explained(
         rest = size + np.arange(n_tasks)
         size += n_tasks
         of_task = float(point.sigma_residual_task) ** -2
-        entries += [(rest, rest, seen.length), (rest, tasks, seen.length), (tasks, rest, seen.length)]
+        entries += [(i, j, seen.length) for i, j in ((rest, rest), (rest, tasks), (tasks, rest))]
         seen_as.append(rest)
         if point.sigma_residual_family is None:
             entries.append((rest, rest, np.full(n_tasks, of_task)))
@@ -229,7 +233,7 @@ def _explained(
     return explained
 
 
-def _tied(child: IntArray, parent: IntArray, precision: float) -> tuple[FloatArray, ...]:
+def _tied(child: IntArray, parent: IntArray, precision: float) -> tuple[Any, ...]:
     """Return the entries of a precision matrix by which each child lies about its parent."""
     ones = np.full(child.size, precision)
     rows = np.concatenate([child, parent, child, parent])

@@ -147,9 +147,7 @@ def _own_levels(
     # The logit at the prior's length m is logit - steepness (m - pivot).
     at_length = np.zeros((n, 2 * n))
     at_length[agents, agents] = 1
-    at_length[agents, n + agents] = pairs.steepening * (
-        pairs.pivot - prior_length(design, options)
-    )
+    at_length[agents, n + agents] = pairs.steepening * (pairs.pivot - prior_length(design, options))
     own = ~np.isin(agents, joint)
     precision: FloatArray = (at_length.T * np.where(own, priors.alpha.sd**-2, 0)) @ at_length
     return precision

@@ -159,7 +159,7 @@ def lengths_forward(z, x, data, expansion, work):  # type: ignore[no-untyped-def
 
 @jit
 def lengths_backward(z, x, gx, gz, data, expansion, work):  # type: ignore[no-untyped-def]
-    """Carry the gradient by lengths and residuals back to `z`, the scales, and the agents in `gx`."""
+    """Carry the gradient by lengths and residuals back to `z`, the scales, and agents in `gx`."""
     at, first_task, n_tasks = data.at, data.first_task, data.source.size
     n_families = first_task.size - 1
     parts, by_f = np.zeros((6, n_tasks)), np.zeros((2, n_families + 1))

@@ -1,8 +1,8 @@
 """Coordinates of what agents share, and of agents given it: log slopes, log2 horizons.
 
-Values h of agents (log slopes, or log2 horizons given the slopes) share a prior, Normal about f(tau)
-with scatter sigma. f = offset + B tau is linear in tau, the linear coefficients of a mean or a trend
-and the levels of groups; offset and B may depend on coefficients that bend a trend (where its kink
+Values h of agents (log slopes, or log2 horizons given the slopes) share a prior, Normal about f
+with scatter sigma. f = offset + B tau is linear in tau, the linear coefficients of a mean or a
+trend and the levels of groups; offset and B may depend on coefficients that bend a trend (where its kink
 lies, the height of a logistic curve), which are coordinates themselves. Runs alone tell the values
 as Normal about y with covariance V = U diag(v) U'. In the basis U, marked by a tilde:
 

@@ -1,4 +1,4 @@
-"""Pseudo-observations of each task: of its length from people, of its equivalent length from agents.
+"""Pseudo-observations of each task: of its length by people, of its equivalent length by agents.
 
 They shape the coordinates and nothing else. The agents' part moves with them: their logits at the
 expansion point, with the weights they have there, are regressed on the equivalent length with the
