@@ -226,16 +226,18 @@ def describe_truth(simulated: SimulatedRuns) -> dict[str, Any]:
 def _with_beyond(
     described: dict[str, Any], simulated: SimulatedRuns, beyond: Beyond
 ) -> dict[str, Any]:
-    """Add what only the full model has; p50 and p80 are typical, those beside them marginal."""
+    """Add what only the full model has; p50 and p80 become marginal, the typical ones go beside."""
     truth = simulated.truth
     names = ("phi", "delta_estimate", "sigma_residual_family", "sigma_residual_task")
     described["parameters"] |= {name: getattr(beyond, name) for name in names}
     described["parameters"] |= {"sigma_residual": beyond.sigma_residual}
     described["trend"] = {"shape": "linear", "doubling_days": DOUBLING_DAYS}
     described["residuals"] = dict(zip(simulated.task_names, beyond.residual.tolist(), strict=True))
-    for name, success in (("p50_marginal", 0.5), ("p80_marginal", 0.8)):
+    for name, success in (("p50", 0.5), ("p80", 0.8)):
         for agent, alpha, beta in zip(
             simulated.agent_names, truth.alpha.tolist(), truth.beta.tolist(), strict=True
         ):
-            described["agents"][agent][name] = 2.0 ** beyond.marginal_log2(success, alpha, beta)
+            own = described["agents"][agent]
+            own[f"{name}_typical"] = own[name]
+            own[name] = 2.0 ** beyond.marginal_log2(success, alpha, beta)
     return described

@@ -95,5 +95,5 @@ def test_truth_file_has_typical_and_marginal_horizons_and_the_doubling_time(
     assert truth["trend"] == {"shape": "linear", "doubling_days": 210.0}
     assert truth["parameters"]["sigma_residual"] == pytest.approx(np.hypot(1.0, 1.2))
     for agent in truth["agents"].values():
-        assert agent["p50_marginal"] == pytest.approx(agent["p50"])  # residuals are symmetric
-        assert agent["p80_marginal"] < agent["p80"]
+        assert agent["p50"] == pytest.approx(agent["p50_typical"])  # residuals are symmetric
+        assert agent["p80"] < agent["p80_typical"]

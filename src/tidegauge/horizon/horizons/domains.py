@@ -164,7 +164,5 @@ def _without_agents(design: Design, few: BoolArray) -> Design:
 def refitted_table(part: SourceDesign, estimate: Estimate) -> pd.DataFrame:
     """Return the rows of a source that was fitted alone."""
     every = replace(part.domain, tasks=np.ones(len(part.design.tasks), dtype=bool))
-    intervals = {
-        name: estimate.interval(success, kind="typical") for name, success in RATES.items()
-    }
-    return _rows(part.design, every, REFIT, intervals, estimate.beyond(0.5, kind="typical"))
+    intervals = {name: estimate.interval(success) for name, success in RATES.items()}
+    return _rows(part.design, every, REFIT, intervals, estimate.beyond(0.5))

@@ -86,7 +86,7 @@ class StudentNoise:
 
 
 class WeibullNoise:
-    """Weibull durations, of geometric mean 2 ** mu_task: e = (ln E - mean) / sd of an Exponential."""
+    """Weibull durations of geometric mean 2 ** mu_task: e is a standardised ln Exponential(1)."""
 
     def observe(self, name: str, centre: Tensor, scale: Tensor, **observed: Any) -> Tensor:
         """Add observed log2 durations to the model."""

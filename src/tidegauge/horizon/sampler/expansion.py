@@ -7,7 +7,7 @@ one costs speed, never correctness.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -16,7 +16,7 @@ from scipy.special import digamma, expit, log_ndtr
 
 from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.density.buffer import Expansion, Link
+from tidegauge.horizon.density.buffer import Expansion
 from tidegauge.horizon.model.human_noise import GUMBEL_MEAN, GUMBEL_SD, noise_sd
 from tidegauge.horizon.model.observations import (
     failed_runs,
@@ -33,9 +33,6 @@ _LEAST = 1e-9  # precision, in place of none
 _SHAPE_BITS = 20  # of a mantissa: ample for a shape, and rounding errors do not reach them
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _SCALES = (1e-3, 1e3)  # log2 minutes or logits: beyond, a shape would gain nothing but rounding
-
-
-_Tuple = TypeVar("_Tuple", Expansion, Link)
 
 
 class Reference(NamedTuple):
@@ -91,9 +88,9 @@ def reference_at(
     return Reference(x, _rounded_all(expansion))
 
 
-def _rounded_all(parts: _Tuple) -> _Tuple:
-    rounded = (_rounded_all(p) if isinstance(p, Link) else _rounded(p) for p in parts)
-    return type(parts)(*rounded)
+def _rounded_all(parts: Any) -> Any:
+    """Round every array of a named tuple, and of those in it."""
+    return type(parts)(*(_rounded_all(p) if isinstance(p, tuple) else _rounded(p) for p in parts))
 
 
 def _rounded(values: FloatArray) -> FloatArray:

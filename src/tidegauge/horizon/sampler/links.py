@@ -2,9 +2,9 @@
 
 Values h of agents (log slopes, or log2 horizons given the slopes) share a prior, Normal about f
 with scatter sigma. f = offset + B tau is linear in tau, the linear coefficients of a mean or a
-trend and the levels of groups; offset and B may depend on coefficients that bend a trend (where its kink
-lies, the height of a logistic curve), which are coordinates themselves. Runs alone tell the values
-as Normal about y with covariance V = U diag(v) U'. In the basis U, marked by a tilde:
+trend and the levels of groups; offset and B may depend on coefficients that bend a trend (where its
+kink lies, the height of a logistic curve), which are coordinates themselves. Runs alone tell the
+values as Normal about y with covariance V = U diag(v) U'. In the basis U, marked by a tilde:
 
     Lambda = Lambda_0 + sum_i b~_i b~_i' / (sigma^2 + v_i),   L L' = Lambda
     tau = Lambda^-1 (Lambda_0 tau_0 + sum_i b~_i (y~_i - offset~_i) / (sigma^2 + v_i)) + L'^-1 z
