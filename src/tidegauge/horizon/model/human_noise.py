@@ -67,6 +67,23 @@ def failed_log_likelihood(design: Design, options: HorizonOptions, point: Point)
     return survival
 
 
+def duration_probability(
+    design: Design, options: HorizonOptions, point: Point, rng: np.random.Generator
+) -> FloatArray:
+    """Return the probability (..., run) of a shorter duration than the one that was seen.
+
+    Of a rounded duration a uniform draw between the probabilities of its ends, the same in all
+    draws of the point: uniform, as of an exact one, where the model is right.
+    """
+    task = design.run_task
+    sd = noise_sd(design, options, point, point.mu_task)[..., task]
+    mean, nu = point.mu_task[..., task], _nu(point)
+    ends = (design.run_log2, rounded_up(design, options))
+    low, high = (-np.expm1(_log_survival((end - mean) / sd, nu, options)) for end in ends)
+    shorter: FloatArray = low + rng.uniform(size=task.size) * (high - low)
+    return shorter
+
+
 def draw_durations(
     design: Design, options: HorizonOptions, point: Point, rng: np.random.Generator
 ) -> FloatArray:

@@ -35,9 +35,23 @@ _CHECKS = {
         "Human times agree with the model",
         "Posterior predictive check of the mean and sd of human times.",
     ),
+    "human_durations_left_out": (
+        "Each human time agrees with the others",
+        "Its probability by the posterior without it (LOO-PIT) is uniform if the model is right.",
+    ),
     "predictive_success_rates": (
         "Success rates agree with the model",
-        "Posterior predictive check: 95 % intervals of replicated runs cover about 95 % of rates.",
+        "Runs replicated at new tasks of the same lengths: few rates should lie outside their "
+        "95 % intervals.",
+    ),
+    "predictive_cells": (
+        "Runs of one agent at one task vary as the model says",
+        "Replicated cells: if runs are more alike than that, intervals are too narrow.",
+    ),
+    "lengths_follow_people": (
+        "Lengths follow people's times",
+        "Where inferred lengths follow the agents' failures more, a length is a difficulty, and "
+        "a horizon is circular.",
     ),
     "difficulty_against_human_time": (
         "How far tasks moved from their human time",
