@@ -6,8 +6,8 @@
 The working tree is compared with a checkout of REV. Each has one warm process, which runs the same
 command lines; in every round both run a command, and which goes first alternates. A first round is
 not counted: it compiles. `start` and `cold` begin processes of their own, `cold` with nothing
-compiled. A ratio is the geometric mean over rounds of the working tree's seconds over REV's, with the
-95 % interval of Student's t. Command lines use the oldest spellings, which both understand.
+compiled. A ratio is the geometric mean over rounds of the working tree's seconds over REV's, with
+the 95 % interval of Student's t. Command lines use the oldest spellings, which both understand.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def checkout_of(revision: str, scratch: Path) -> Iterator[Path]:
     """Check a revision out for as long as it is needed."""
     folder = scratch / "base"
     git = ["git", "-C", str(ROOT), "worktree"]
-    subprocess.run([*git, "add", "--detach", str(folder), revision], check=True, capture_output=True)
+    subprocess.run(
+        [*git, "add", "--detach", str(folder), revision], check=True, capture_output=True
+    )
     try:
         yield folder
     finally:
@@ -227,7 +229,9 @@ def main() -> None:
         }
         names = chosen.only or list(workloads)
         if unknown := set(names) - set(workloads):
-            parser.error(f"--only: there is no {', '.join(unknown)}; there are {', '.join(workloads)}")
+            parser.error(
+                f"--only: there is no {', '.join(unknown)}; there are {', '.join(workloads)}"
+            )
         if "report" in names:  # the page of the core fit
             names = ["core", *(name for name in names if name != "core")]
         print("| workload | base, s | new, s | new / base (95 %) |")
