@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import html
 import inspect
 import subprocess
 import sys
@@ -105,10 +106,17 @@ def test_what_is_not_to_be_relied_on_warns_by_type(dated_runs: Runs) -> None:
     assert repr(fit).startswith("core: NOT CONVERGED: do not rely on these numbers")
     assert "check failed: ess_bulk" in repr(fit)
     assert "agent-08" in repr(fit)
-    assert "success probability is 50 % and 80 %" in repr(fit)
+    assert "success probability is 50 % (p50) and 80 % (p80)" in repr(fit)
+    assert "p80, 95 % interval" in repr(fit)
     page = fit._repr_html_()
     assert "NOT CONVERGED" in page
     assert "<td>agent-08</td>" in page
+
+
+def test_a_model_is_shown_as_its_text_in_a_notebook() -> None:
+    shown = th.model("full", noise="student_t")
+    assert shown._repr_html_() == f"<pre>{html.escape(str(shown))}</pre>"
+    assert "duration &gt; the time it took" in shown._repr_html_()
 
 
 def test_tables_of_a_result(fit_folder: Path, full_folder: Path) -> None:
