@@ -22,6 +22,19 @@ FUNCTIONS = [name for name in th.__all__ if name not in ("HorizonFit", "HorizonR
 SLOW = {"fit", "compare_trends", "multiverse"}  # their examples sample: run by `make slow`
 
 
+def test_checking_a_file_imports_what_reading_needs(few_runs: Path) -> None:
+    """`horizon check` answers at once: neither tables nor priors are loaded for it."""
+    runs = str(few_runs / "runs.jsonl")
+    code = (
+        "import sys\nfrom tidegauge.cli.main import cli\n"
+        f"cli.main(['horizon', 'check', {runs!r}, '-q'], standalone_mode=False)\n"
+        "print([m for m in ('pandas', 'scipy.special', 'numba', 'pymc') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0].startswith("rows")
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+
+
 def test_importing_the_names_imports_nothing_heavy() -> None:
     heavy = ("numba", "pymc", "arviz", "pandas", "nutpie", "altair", "matplotlib")
     code = f"import sys, tidegauge.horizon; print([m for m in {heavy} if m in sys.modules])"

@@ -69,9 +69,9 @@ def check(read: ReadRuns, as_json: bool, progress: Progress) -> None:
     if as_json:
         print_json(runs.counted)
         return
-    table = runs.summary()
-    width = max(map(len, table["what"]))
-    for name, value in table.itertuples(index=False):
+    lines = runs.lines()
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
         click.echo(f"{name:<{width}}  {value}")
 
 
