@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv, log_ndtr, logit, ndtr, ndtri
+import scipy  # loads scipy.special when it is first used: `--help` needs no priors
 
 from tidegauge.arrays import FloatArray
 
@@ -124,13 +124,13 @@ def _half_normal_log_normaliser(prior: Prior) -> float:
 
 
 def _truncated_log_normaliser(prior: Prior) -> float:
-    inside = float(log_ndtr((prior.upper - prior.mu) / prior.sd))
+    inside = float(scipy.special.log_ndtr((prior.upper - prior.mu) / prior.sd))
     return _gaussian_log_normaliser(prior) - inside
 
 
 def _truncated_quantile(prior: Prior, probability: FloatArray) -> Any:
-    below_upper = ndtr((prior.upper - prior.mu) / prior.sd)
-    return prior.mu + prior.sd * ndtri(probability * below_upper)
+    below_upper = scipy.special.ndtr((prior.upper - prior.mu) / prior.sd)
+    return prior.mu + prior.sd * scipy.special.ndtri(probability * below_upper)
 
 
 def gamma_shape_rate(prior: Prior) -> tuple[float, float]:
@@ -145,7 +145,7 @@ def _gamma_log_normaliser(prior: Prior) -> float:
 
 def _gamma_quantile(prior: Prior, probability: FloatArray) -> Any:
     shape, rate = gamma_shape_rate(prior)
-    return gammaincinv(shape, probability) / rate
+    return scipy.special.gammaincinv(shape, probability) / rate
 
 
 def _gaussian_log_kernel(prior: Prior, values: FloatArray) -> Any:
@@ -187,7 +187,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=GAUSSIAN,
         support="real",
         log_normaliser=_gaussian_log_normaliser,
-        quantile=lambda prior, probability: prior.mu + prior.sd * ndtri(probability),
+        quantile=lambda prior, probability: prior.mu + prior.sd * scipy.special.ndtri(probability),
         text="Normal({self.mu:g}, {self.sd:g})",
         pymc=("Normal", {"mu": "mu", "sigma": "sd"}),
     ),
@@ -195,7 +195,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=GAUSSIAN,
         support="positive",
         log_normaliser=_half_normal_log_normaliser,
-        quantile=lambda prior, probability: prior.sd * ndtri(0.5 * (1 + probability)),
+        quantile=lambda prior, probability: prior.sd * scipy.special.ndtri(0.5 * (1 + probability)),
         text="HalfNormal({self.sd:g})",
         pymc=("HalfNormal", {"sigma": "sd"}),
     ),
@@ -235,7 +235,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=LOGISTIC,
         support="real",
         log_normaliser=lambda prior: 0.0,
-        quantile=lambda prior, probability: logit(probability),
+        quantile=lambda prior, probability: scipy.special.logit(probability),
         text="logit of Uniform(0, 1)",
         pymc=("Logistic", {"mu": "mu"}),
     ),

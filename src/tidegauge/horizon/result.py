@@ -211,7 +211,7 @@ class HorizonResult(ABC):
     def _repr_html_(self) -> str:
         failed = "".join(f"<li>{html.escape(f'{c.name}: {c.detail}')}</li>" for c in self._failed)
         table = self._shown().to_html(
-            index=False, border=0, float_format=lambda value: f"{value:.4g}"
+            index=False, border=0, justify="left", float_format=lambda value: f"{value:.4g}"
         )
         return (
             f"<p><strong>{html.escape(self._verdict)}</strong></p>"
@@ -231,7 +231,7 @@ class HorizonResult(ABC):
     def _caption(self) -> str:
         return (
             f"Time horizons in minutes of human work: task length at which the {self.estimand} is "
-            "50 % and 80 % (medians, 95 % intervals)"
+            "50 % (p50) and 80 % (p80), as medians"
         )
 
     def _shown(self) -> pd.DataFrame:
@@ -240,11 +240,11 @@ class HorizonResult(ABC):
         shown: dict[str, Any] = {"agent": self.design.agents}
         for success in (0.5, 0.8):
             found = self.estimate.interval(success)
-            name = f"{success:.0%}"
+            name = f"p{success * 100:.0f}"
             ends = zip(found.low, found.high, strict=True)
             shown |= {
                 name: found.median,
-                f"{name} interval": [f"{low:.3g} to {high:.3g}" for low, high in ends],
+                f"{name}, 95 % interval": [f"{low:.3g} to {high:.3g}" for low, high in ends],
             }
         return pd.DataFrame(shown)
 
