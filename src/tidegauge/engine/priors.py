@@ -133,6 +133,10 @@ def _truncated_quantile(prior: Prior, probability: FloatArray) -> Any:
     return prior.mu + prior.sd * scipy.special.ndtri(probability * below_upper)
 
 
+def _log_normal_quantile(prior: Prior, probability: FloatArray) -> Any:
+    return np.exp(prior.mu + prior.sd * scipy.special.ndtri(probability))
+
+
 def gamma_shape_rate(prior: Prior) -> tuple[float, float]:
     """Return shape and rate of a gamma prior."""
     return (prior.mu / prior.sd) ** 2, prior.mu / prior.sd**2
@@ -227,7 +231,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=LOG_NORMAL,
         support="positive",
         log_normaliser=_gaussian_log_normaliser,
-        quantile=lambda prior, probability: np.exp(prior.mu + prior.sd * ndtri(probability)),
+        quantile=_log_normal_quantile,
         text="LogNormal({self.mu:.4g}, {self.sd:g})",
         pymc=("LogNormal", {"mu": "mu", "sigma": "sd"}),
     ),
