@@ -127,7 +127,7 @@ def test_what_is_not_to_be_relied_on_warns_by_type(dated_runs: Runs) -> None:
 
 
 def test_a_model_is_shown_as_its_text_in_a_notebook() -> None:
-    shown = th.model("full", noise="student_t")
+    shown = th.model("full", failures="censor")
     assert shown._repr_html_() == f"<pre>{html.escape(str(shown))}</pre>"
     assert "duration &gt; the time it took" in shown._repr_html_()
 

@@ -85,7 +85,7 @@ def check(read: ReadRuns, as_json: bool, progress: Progress) -> None:
     type=Choice(["core", "full"]),
     default="core",
     show_default=True,
-    help="The model that is true; full has residual difficulty, heavy-tailed human times and more.",
+    help="The model that is true; full has residuals, runs that are alike, biased estimates.",
 )
 @seed_option
 @quiet_option

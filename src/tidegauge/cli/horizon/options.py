@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _YAML_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _MODELS = (
-    "core: hierarchical, lognormal human times, logistic success. full: adds task effects, Weibull "
-    "human times, censored failures, fractional scores."
+    "core: hierarchical, lognormal human times, logistic success. full: adds difficulty beyond "
+    "length, runs of a cell that are alike, rounded times, biased estimates, pooled slopes."
 )
 
 

@@ -24,11 +24,17 @@ from tidegauge.horizon.model.options import CHOICES, HorizonOptions
 LEVELS: Mapping[str, tuple[str | bool, ...]] = {
     field.name: CHOICES.get(field.name, (False, True)) for field in fields(HorizonOptions)
 }
+
+
 # Variant k has level k of every option, so that together they have every level of each.
-VARIANTS = [
-    make_model("full", **{name: levels[k % len(levels)] for name, levels in LEVELS.items()}).options
-    for k in range(max(map(len, LEVELS.values())))
-]
+def variant(k: int) -> HorizonOptions:
+    chosen = {name: levels[k % len(levels)] for name, levels in LEVELS.items()}
+    if chosen["scores"] != "binary":  # a fractional score has no distribution
+        chosen |= {"cells": "binomial", "lapses": False}
+    return make_model("full", **chosen).options
+
+
+VARIANTS = [variant(k) for k in range(max(map(len, LEVELS.values())))]
 SIZES = ("--draws", 20, "--tune", 30, "--chains", 2, "-q")  # never converges, and need not
 CHARTS = {
     *("horizons", "success_curves", "trace", "rank", "sampling", "difficulty"),
