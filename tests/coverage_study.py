@@ -23,7 +23,8 @@ from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, trend_slope, trend_value
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.trend.draws import Trend, trend_of_fit
-from tidegauge.horizon.trend.prediction import Measured, TrendModel
+from tidegauge.horizon.trend.measured import Measured
+from tidegauge.horizon.trend.prediction import TrendModel
 from tidegauge.horizon.trend.summary import doubling_months
 
 FloatArray = NDArray[np.float64]
@@ -142,7 +143,9 @@ def measure(
     years -= years.mean()
     sd = noise * rng.uniform(0.6, 1.4, agents)
     own = trend_value(shape, {"trend_level": 5.0, **truth}, years) + rng.normal(0, noise, agents)
-    return Measured(tuple(f"agent {a}" for a in range(agents)), years, rng.normal(own, sd), sd)
+    return Measured(
+        tuple(f"agent {a}" for a in range(agents)), years, rng.normal(own, sd), np.diag(sd**2)
+    )
 
 
 def joint_design(rng: np.random.Generator, *, agents: int, tasks: int, rate: float) -> Design:

@@ -26,7 +26,8 @@ from tidegauge.horizon.model.options import (
 from tidegauge.horizon.model.trend_shapes import SHAPES
 from tidegauge.horizon.trend.draws import Trend, trend_of_fit
 from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
-from tidegauge.horizon.trend.prediction import Measured, TrendModel, measured_horizons
+from tidegauge.horizon.trend.measured import Measured, measured_horizons
+from tidegauge.horizon.trend.prediction import TrendModel
 from tidegauge.horizon.trend.summary import trend_files
 from tidegauge.progress import SILENT, Progress
 
@@ -281,7 +282,7 @@ def agents_table(comparison: TrendComparison) -> pd.DataFrame:
     columns: dict[str, object] = {
         "agent": measured.agents,
         "release_date": [datetime.date.fromordinal(round(day)).isoformat() for day in days],
-        "log2_p50": measured.log2,
+        "log2_p50": measured.value,
         "log2_p50_sd": measured.sd,
     }
     for shape, row in zip(scores.shapes, scores.leave_one_out, strict=True):

@@ -1,9 +1,12 @@
 """How well each shape of trend predicts agents it has not seen, from their measured horizons.
 
-An agent's log2 T50 was measured as m_a, give or take s_a, by a fit without a trend. Given
-the scatter and the shape's bending parameters, m_a is a linear regression with normal priors: all
-else is integrated exactly, those few over quasi-random points. Leaving an agent out, or all later
-ones, is then exact as well: no draw is reweighted.
+The agents' log2 T50 were measured as m, with errors of covariance Sigma, by a fit without a trend:
+
+    m ~ Normal(B tau, sigma_horizon^2 I + Sigma)
+
+Given the scatter and the shape's bending parameters this is a linear regression with normal priors
+of tau: all else is integrated exactly, those few over quasi-random points. Leaving an agent out, or
+all later ones, is then exact as well: no draw is reweighted.
 
 Half of the points are even over the prior, so that no place that it allows is missed; the other
 half follow a wide t distribution around where the first half found the evidence to be. Every point
@@ -14,23 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
-from tidegauge.arrays import FloatArray
+from tidegauge.arrays import BoolArray, FloatArray, IntArray
 from tidegauge.engine.priors import Prior
 from tidegauge.errors import InputError
-from tidegauge.horizon.horizons.quantities import bounded, log2_horizon
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, trend_columns
-
-if TYPE_CHECKING:
-    from tidegauge.horizon.result import HorizonFit
-
+from tidegauge.horizon.trend.measured import Measured
 
 # The bending coefficients of a shape are integrated over so many points; the rest is linear.
 _LOG2_POINTS = {"linear": 8, "quadratic": 8, "kink": 11, "logistic": 14}
@@ -44,48 +41,20 @@ Support = Prior | tuple[float, float]  # a prior, or the two ends of an even one
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Agents' horizons as measured without a trend: log2 minutes, with their standard deviation.
-
-    All arrays have shape (agent,); `years` are from the mean date of the agents in the trend.
-    """
-
-    agents: tuple[str, ...]
-    years: FloatArray
-    log2: FloatArray
-    sd: FloatArray
-
-    def part(self, chosen: NDArray[np.bool_]) -> Measured:
-        """Return some of the agents."""
-        names = tuple(name for name, keep in zip(self.agents, chosen, strict=True) if keep)
-        return Measured(names, self.years[chosen], self.log2[chosen], self.sd[chosen])
-
-
-def measured_horizons(fit: HorizonFit) -> Measured:
-    """Take each dated agent's log2 T50 out of a fit without a trend.
-
-    Its median, and half of its central 68 %: extreme draws do not move them.
-    """
-    design = fit.design
-    dated = np.flatnonzero(np.isfinite(design.agent_years))
-    shape = (-1, len(design.agents))
-    draws = log2_horizon(fit.point.alpha.reshape(shape), fit.point.beta.reshape(shape), success=0.5)
-    ends = np.quantile(bounded(draws[:, dated]), [0.1587, 0.5, 0.8413], axis=0)
-    return Measured(
-        agents=tuple(design.agents[a] for a in dated),
-        years=design.agent_years[dated],
-        log2=ends[1],
-        sd=(ends[2] - ends[0]) / 2,
-    )
-
-
-@dataclass(frozen=True)
 class _Regression:
-    """The linear coefficients' posterior at every point: `mean` (point, k), `cov` (point, k, k)."""
+    """The linear coefficients' posterior at every point: `mean` (point, k), `cov` (point, k, k).
+
+    With C the covariance of the measured values, coefficients integrated out, and r their distance
+    from the prior mean, `weighted_rest` is C^-1 r and `precision` the diagonal of C^-1, each of
+    shape (point, agent): an agent given all others has the variance 1 / precision and is off its
+    mean by weighted_rest / precision.
+    """
 
     log_evidence: FloatArray
     mean: FloatArray
     cov: FloatArray
+    weighted_rest: FloatArray
+    precision: FloatArray
 
 
 class TrendModel:
@@ -128,17 +97,21 @@ class TrendModel:
             rng=np.random.default_rng(seed),
         )
 
+    def log_evidence(self, chosen: BoolArray) -> float:
+        """Return log p(m) of some of the agents."""
+        seen = self.measured.part(chosen)
+        parts = [
+            self._regress(points, seen).log_evidence + points.log_weight
+            for points in self._points.chunks()
+        ]
+        return float(logsumexp(np.concatenate(parts)) - logsumexp(self._points.log_weight))
+
     def leave_one_out(self) -> FloatArray:
         """Return log p(m_a | all others), shape (agent,)."""
         whole, without = [], []
         for points in self._points.chunks():
             found = self._regress(points, self.measured)
-            basis, offset = self._basis(points, self.measured.years)
-            variance = points.values["sigma_horizon"][:, None] ** 2 + self.measured.sd**2
-            rest = self.measured.log2 - offset - np.einsum("pak,pk->pa", basis, found.mean)
-            # Leverage gives each agent's prediction by the others without refitting.
-            kept = 1 - np.einsum("pak,pkl,pal->pa", basis, found.cov, basis) / variance
-            alone = _log_normal(rest / kept, variance / kept)
+            alone = _log_normal(found.weighted_rest / found.precision, 1 / found.precision)
             weight = found.log_evidence + points.log_weight
             whole.append(weight)
             without.append(weight[:, None] - alone)
@@ -147,7 +120,7 @@ class TrendModel:
         )
         return total
 
-    def leave_future_out(self, first: int) -> tuple[NDArray[np.int64], FloatArray]:
+    def leave_future_out(self, first: int) -> tuple[IntArray, FloatArray]:
         """Predict each agent from those released before it, once these are `first` or more.
 
         Returns
@@ -170,46 +143,25 @@ class TrendModel:
         known, density : ndarray, shape (point, agent)
             Log weight of each point, and the agent's log density, given the earlier agents.
         """
-        seen, size = self.measured, points.log_weight.size
+        seen = self.measured
         basis, offset = self._basis(points, seen.years)
-        variance = points.values["sigma_horizon"][:, None] ** 2 + seen.sd**2
-        mean = np.tile(self._mu, (size, 1))
-        cov = np.tile(np.diag(self._sd**2), (size, 1, 1))
+        rest = seen.value - offset - basis @ self._mu
+        cov = (basis * self._sd**2) @ basis.transpose(0, 2, 1) + seen.cov
+        agents = np.arange(seen.years.size)
+        cov[:, agents, agents] += points.values["sigma_horizon"][:, None] ** 2
         weight = points.log_weight
-        known, density = np.empty((2, size, seen.years.size))
+        known, density = np.empty((2, *rest.shape))
         for year in np.unique(seen.years):
             together = np.flatnonzero(seen.years == year)
-            for agent in together:
-                x = basis[:, agent]
-                rest = seen.log2[agent] - offset[:, agent] - np.einsum("pk,pk->p", x, mean)
-                spread = variance[:, agent] + np.einsum("pk,pkl,pl->p", x, cov, x)
-                known[:, agent], density[:, agent] = weight, _log_normal(rest, spread)
+            known[:, together] = weight[:, None]
+            density[:, together] = _log_normal(rest[:, together], cov[:, together, together])
             for agent in together:  # released on one day: none of them predicts another
-                x = basis[:, agent]
-                rest = seen.log2[agent] - offset[:, agent] - np.einsum("pk,pk->p", x, mean)
-                pull = np.einsum("pkl,pl->pk", cov, x)
-                spread = variance[:, agent] + np.einsum("pk,pk->p", x, pull)
-                weight = weight + _log_normal(rest, spread)
-                mean = mean + pull * (rest / spread)[:, None]
-                cov = cov - np.einsum("pk,pl->pkl", pull, pull) / spread[:, None, None]
+                variance = cov[:, agent, agent]
+                weight = weight + _log_normal(rest[:, agent], variance)
+                gain = cov[:, agent] / variance[:, None]
+                rest = rest - gain * rest[:, [agent]]
+                cov = cov - gain[:, :, None] * cov[:, [agent]]
         return known, density
-
-    def predict(self, seen: Measured, target: Measured) -> FloatArray:
-        """Return log p(m | seen) of each target agent by itself."""
-        weights, densities = [], []
-        for points in self._points.chunks():
-            found = self._regress(points, seen)
-            basis, offset = self._basis(points, target.years)
-            spread = np.einsum("pak,pkl,pal->pa", basis, found.cov, basis)
-            variance = points.values["sigma_horizon"][:, None] ** 2 + target.sd**2 + spread
-            rest = target.log2 - offset - np.einsum("pak,pk->pa", basis, found.mean)
-            weights.append(found.log_evidence + points.log_weight)
-            densities.append(_log_normal(rest, variance))
-        weight = np.concatenate(weights)
-        total: FloatArray = logsumexp(
-            weight[:, None] + np.concatenate(densities), axis=0
-        ) - logsumexp(weight)
-        return total
 
     def draw(self, n_draws: int, rng: np.random.Generator) -> dict[str, FloatArray]:
         """Draw coefficients and sigma_horizon from the posterior, each of shape (draw,)."""
@@ -243,9 +195,14 @@ class TrendModel:
         return np.stack(basis, axis=-1), np.broadcast_to(added, size)
 
     def _regress(self, points: Points, seen: Measured) -> _Regression:
+        """Regress on what was seen, turned so that its errors are independent.
+
+        sigma^2 I + Sigma = U (sigma^2 + lambda) U' for every sigma, so one turn by U serves all.
+        """
+        own, turn = np.linalg.eigh(seen.cov)
+        variance = points.values["sigma_horizon"][:, None] ** 2 + np.maximum(own, 0.0)
         basis, offset = self._basis(points, seen.years)
-        variance = points.values["sigma_horizon"][:, None] ** 2 + seen.sd**2
-        rest = seen.log2 - offset
+        basis, rest = turn.T @ basis, (seen.value - offset) @ turn
         weighted = basis / variance[..., None]
         precision = np.diag(self._sd**-2) + np.einsum("pak,pal->pkl", weighted, basis)
         cov = np.linalg.inv(precision)
@@ -255,7 +212,16 @@ class TrendModel:
         logs = np.log(variance).sum(axis=1) + 2 * np.log(self._sd).sum()
         logs = logs + np.linalg.slogdet(precision).logabsdet
         squares = squares - np.einsum("pk,pk->p", pull, mean)
-        return _Regression(-0.5 * (squares + logs) - seen.years.size * _HALF_LOG_2PI, mean, cov)
+        # Rows of the inverse of m's covariance C = sigma^2 I + Sigma + B S_0 B'.
+        left = rest - np.einsum("pak,pk->pa", basis, mean)
+        back = turn @ weighted
+        return _Regression(
+            log_evidence=-0.5 * (squares + logs) - seen.years.size * _HALF_LOG_2PI,
+            mean=mean,
+            cov=cov,
+            weighted_rest=(left / variance) @ turn.T,
+            precision=(1 / variance) @ (turn**2).T - np.einsum("pak,pkl,pal->pa", back, cov, back),
+        )
 
 
 def _log_normal(distance: FloatArray, variance: FloatArray) -> FloatArray:
