@@ -26,6 +26,7 @@ from tidegauge.horizon.trend.draws import Trend, trend_of_fit
 from tidegauge.horizon.trend.measured import Measured
 from tidegauge.horizon.trend.prediction import TrendModel
 from tidegauge.horizon.trend.summary import doubling_months
+from trends import known_steepness
 
 FloatArray = NDArray[np.float64]
 
@@ -164,7 +165,7 @@ def _drawn_trend(model: TrendModel, rng: np.random.Generator) -> Trend:
         shape=model.shape,
         coefficients={name: draws[name] for name in TREND_SHAPES[model.shape].coefficients},
         scatter=draws["sigma_horizon"],
-        log2_gap80=np.zeros(1000),
+        steepness=known_steepness(1000),
         origin_day=738000.0,
         first_day=738000 + 365.25 * float(model.measured.years.min()),
         last_day=738000 + 365.25 * float(model.measured.years.max()),

@@ -18,6 +18,7 @@ from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions, sc
 from tidegauge.horizon.trend.draws import Trend
 from tidegauge.horizon.trend.measured import Measured
 from tidegauge.horizon.trend.prediction import TrendModel
+from trends import known_steepness
 
 ORIGIN = 738_700.0
 
@@ -58,7 +59,7 @@ def trend_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> 
             shape=shape,
             coefficients={name: drawn[name] for name in TREND_SHAPES[shape].coefficients},
             scatter=drawn["sigma_horizon"],
-            log2_gap80=np.full(300, 1.5),
+            steepness=known_steepness(300, change=0.05, scatter=0.2, residual_sd=1.0),
             origin_day=ORIGIN,
             first_day=ORIGIN - 2 * 365.25,
             last_day=ORIGIN + 2 * 365.25,

@@ -47,12 +47,13 @@ class _Regression:
     With C the covariance of the measured values, coefficients integrated out, and r their distance
     from the prior mean, `weighted_rest` is C^-1 r and `precision` the diagonal of C^-1, each of
     shape (point, agent): an agent given all others has the variance 1 / precision and is off its
-    mean by weighted_rest / precision.
+    mean by weighted_rest / precision. `weighted_basis` (point, agent, k) is V^-1 B.
     """
 
     log_evidence: FloatArray
     mean: FloatArray
     cov: FloatArray
+    weighted_basis: FloatArray
     weighted_rest: FloatArray
     precision: FloatArray
 
@@ -163,18 +164,35 @@ class TrendModel:
                 cov = cov - gain[:, :, None] * cov[:, [agent]]
         return known, density
 
-    def draw(self, n_draws: int, rng: np.random.Generator) -> dict[str, FloatArray]:
-        """Draw coefficients and sigma_horizon from the posterior, each of shape (draw,)."""
+    def draw(
+        self, n_draws: int, rng: np.random.Generator, *, errors: FloatArray | None = None
+    ) -> dict[str, FloatArray]:
+        """Draw coefficients and sigma_horizon from the posterior, each of shape (draw,).
+
+        Where tau has the mean t and the covariance P^-1 = (S_0^-1 + B' V^-1 B)^-1, a draw of it is
+        t + P^-1 (S_0^-1 e_0 + B' V^-1 e) with e_0 ~ Normal(0, S_0) and e ~ Normal(0, V): e are an
+        agent's scatter and its error. If the errors are those of the joint draws that m was
+        measured by, each tau belongs to one of these draws.
+
+        Parameters
+        ----------
+        errors : ndarray, shape (draw, agent), optional
+            Draws of the errors of measurement; new ones where there are none.
+        """
         parts = [self._regress(points, self.measured) for points in self._points.chunks()]
         weight = self._weights([part.log_evidence for part in parts])
         chosen = rng.choice(weight.size, n_draws, p=weight)
-        mean = np.concatenate([part.mean for part in parts])[chosen]
-        root = np.linalg.cholesky(np.concatenate([part.cov for part in parts])[chosen])
-        linear = mean + np.einsum("dkl,dl->dk", root, rng.normal(size=mean.shape))
-        return {
-            **dict(zip(self.linear, linear.T, strict=True)),
-            **{name: values[chosen] for name, values in self._points.values.items()},
-        }
+        values = {name: column[chosen] for name, column in self._points.values.items()}
+        mean, cov, weighted = (
+            np.concatenate([getattr(part, name) for part in parts])[chosen]
+            for name in ("mean", "cov", "weighted_basis")
+        )
+        if errors is None:
+            errors = rng.multivariate_normal(0 * self.measured.years, self.measured.cov, n_draws)
+        own = errors + values["sigma_horizon"][:, None] * rng.normal(size=errors.shape)
+        pull = rng.normal(size=mean.shape) / self._sd + np.einsum("dak,da->dk", weighted, own)
+        linear = mean + np.einsum("dkl,dl->dk", cov, pull)
+        return {**dict(zip(self.linear, linear.T, strict=True)), **values}
 
     def effective_points(self) -> float:
         """Return how many equally weighted points the posterior rests on."""
@@ -219,6 +237,7 @@ class TrendModel:
             log_evidence=-0.5 * (squares + logs) - seen.years.size * _HALF_LOG_2PI,
             mean=mean,
             cov=cov,
+            weighted_basis=back,
             weighted_rest=(left / variance) @ turn.T,
             precision=(1 / variance) @ (turn**2).T - np.einsum("pak,pkl,pal->pa", back, cov, back),
         )
