@@ -149,14 +149,28 @@ def measure(
     )
 
 
-def joint_design(rng: np.random.Generator, *, agents: int, tasks: int, rate: float) -> Design:
-    """Runs of agents whose horizons follow a straight trend, give or take half a doubling."""
+def joint_design(
+    rng: np.random.Generator,
+    *,
+    agents: int,
+    tasks: int,
+    rate: float,
+    runs: int = 5,
+    sigma_human: float = 1.0,
+    steeper: float = 0.0,
+) -> Design:
+    """Runs of agents whose horizons follow a straight trend, give or take half a doubling.
+
+    `steeper` is by how much the log of their curves' steepness changes a year.
+    """
     years = np.sort(rng.uniform(-2, 2, agents))
     years -= years.mean()
     truth = usual_truth(rng, n_agents=agents, n_tasks=tasks, n_families=max(tasks // 4, 1))
+    beta = truth.beta * np.exp(steeper * years)
     log2 = 5 + rate * years + rng.normal(0, 0.5, agents)
-    drawn = draw_design(replace(truth, alpha=-truth.beta * log2), rng, runs_per_cell=5)
-    return replace(drawn, agent_years=years, origin_day=738000.0)
+    drawn = replace(truth, sigma_human=sigma_human, beta=beta, alpha=-beta * log2)
+    design = draw_design(drawn, rng, runs_per_cell=runs)
+    return replace(design, agent_years=years, origin_day=738000.0)
 
 
 def _drawn_trend(model: TrendModel, rng: np.random.Generator) -> Trend:
