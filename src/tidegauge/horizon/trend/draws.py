@@ -22,10 +22,18 @@ if TYPE_CHECKING:
 
 Coefficients = Mapping[str, FloatArray]
 
+# Human work in minutes: a day of 8 h, a week of 40 h, a month of 167 h, a year of 2,000 h.
+WORK_MINUTES = {
+    "1 work day": 480.0,
+    "1 work week": 2400.0,
+    "1 work month": 10020.0,
+    "1 work year": 120000.0,
+}
 LAST_YEAR = 2100  # what a trend does not reach by then it is said never to reach
 LAST_DAY = float(datetime.date(LAST_YEAR, 1, 1).toordinal())
 _EVERY = slice(None)
 _STEP_YEARS = 0.05
+_DRAWS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +64,9 @@ class Trend:
     first_day: float
     last_day: float
     n_agents: int
+    # What is costly and wanted by every mixture that the trend is in.
     _gaps: dict[tuple[float, str, bool], FloatArray] = field(default_factory=dict, repr=False)
+    _days: dict[float, FloatArray] = field(default_factory=dict, repr=False)
 
     def log2(
         self,
@@ -97,6 +107,26 @@ class Trend:
             2 * _STEP_YEARS
         )
 
+    def days_reached(self, success: float = 0.5) -> FloatArray:
+        """Return the ordinal day, shape (draw, length), of first reaching each of WORK_MINUTES.
+
+        Minus infinity where the trend was there at the first release, infinity where it does not
+        get there by LAST_YEAR.
+        """
+        if success not in self._days:
+            soon = self.last_day + 12 * DAYS_PER_YEAR
+            near = np.arange(self.first_day, min(soon, LAST_DAY), DAYS_PER_YEAR / 24)
+            days = np.concatenate([near, np.arange(soon, LAST_DAY, DAYS_PER_YEAR / 4), [LAST_DAY]])
+            targets = np.log2(list(WORK_MINUTES.values()))
+            found = []
+            for start in range(0, self.scatter.size, _DRAWS_AT_ONCE):
+                part = slice(start, start + _DRAWS_AT_ONCE)
+                value = self.log2(days, success=success, draws=part)
+                reached = [_first_crossing(value, days, one) for one in targets]
+                found.append(np.stack(reached, axis=1))
+            self._days[success] = np.concatenate(found)
+        return self._days[success]
+
     def _gap_at_knots(self, success: float, kind: str, next_agent: bool) -> FloatArray:
         key = (success, kind, next_agent)
         if key not in self._gaps:
@@ -113,6 +143,19 @@ class Trend:
 
     def _years(self, days: FloatArray) -> FloatArray:
         return (np.asarray(days, dtype=float) - self.origin_day) / DAYS_PER_YEAR
+
+
+def _first_crossing(value: FloatArray, grid: FloatArray, target: float) -> FloatArray:
+    """Return where each row first reaches the target, straight between the points of the grid."""
+    above = value >= target
+    at, row = above.argmax(axis=1), np.arange(len(value))
+    before = np.maximum(at - 1, 0)
+    low, high = value[row, before], value[row, at]
+    with np.errstate(invalid="ignore"):  # a row that is nowhere finite never gets there
+        part = (target - low) / np.where(high > low, high - low, 1.0)
+        inside = grid[before] + (grid[at] - grid[before]) * part
+    day: FloatArray = np.where(at == 0, -np.inf, inside)
+    return np.where(above.any(axis=1), day, np.inf)
 
 
 def _even_normals(size: int, seed: int) -> FloatArray:

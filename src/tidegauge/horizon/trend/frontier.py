@@ -20,6 +20,7 @@ from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.trend.draws import LAST_YEAR
 
 FEWEST_DATED = 3  # a line through two points leaves nothing to tell its scatter by
+FIRST_YEAR = 1950
 FRONTIER_NOTE = (
     "--frontier: record holders are chosen by measured horizons, so luck in measuring counts as "
     "progress (winner's curse): the trend lies too high, and rises even where nothing improves; "
@@ -70,11 +71,11 @@ def place_agents(runs: Runs, options: HorizonOptions, facts: AgentFacts = NO_FAC
     """
     facts.check(options, dated=bool(runs.release_dates))
     design, dates = runs.design, runs.release_dates
-    late = {agent: day for agent, day in dates.items() if day.year >= LAST_YEAR}
-    if options.trend != "none" and late:
-        agent, day = next(iter(late.items()))
+    wrong = [agent for agent, day in dates.items() if not FIRST_YEAR <= day.year < LAST_YEAR]
+    if options.trend != "none" and wrong:
         raise InputError(
-            f"release date of {agent}: {day}: a trend ends in {LAST_YEAR}; correct the date"
+            f"release date of {wrong[0]}: {dates[wrong[0]]}: a trend is from {FIRST_YEAR} to "
+            f"{LAST_YEAR}; correct the date"
         )
     only = frontier_agents(design, dates) if facts.frontier else None
     placed = with_agent_facts(design, dates=dates, groups=runs.groups, since=facts.since, only=only)

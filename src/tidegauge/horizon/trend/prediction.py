@@ -32,7 +32,7 @@ from tidegauge.horizon.trend.measured import Measured
 # The bending coefficients of a shape are integrated over so many points; the rest is linear.
 _LOG2_POINTS = {"linear": 8, "quadratic": 8, "kink": 11, "logistic": 14}
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-_POINTS_AT_ONCE = 8192
+_POINTS_AT_ONCE = 2048
 _DEGREES = 5  # of the t distribution: its tails are heavier than those of any of these posteriors
 _WIDER = 2.0  # its covariance is that many times the one found
 _LEAST_VARIANCE = 3e-3  # in prior variances, should one point have had all the weight
@@ -132,36 +132,40 @@ class TrendModel:
         years = self.measured.years
         earlier = np.array([(years < year).sum() for year in years])
         chosen = np.flatnonzero(earlier >= first)
-        parts = [self._one_pass(points) for points in self._points.chunks()]
+        parts = [self._one_pass(points, earlier) for points in self._points.chunks()]
         known, density = (np.concatenate(part)[:, chosen] for part in zip(*parts, strict=True))
         return chosen, logsumexp(known + density, axis=0) - logsumexp(known, axis=0)
 
-    def _one_pass(self, points: Points) -> tuple[FloatArray, FloatArray]:
-        """Go through the agents by date, predicting each before it is added to what is known.
+    def _one_pass(self, points: Points, earlier: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Go through the agents by date, each given the `earlier` ones.
+
+        With L L' the covariance of the measured values in the order of their dates, and z = L^-1 r,
+        an agent given the first p has the mean sum_{j <= p} L_j z_j and the variance
+        sum_{j > p} L_j^2, over its own row of L.
 
         Returns
         -------
         known, density : ndarray, shape (point, agent)
             Log weight of each point, and the agent's log density, given the earlier agents.
         """
-        seen = self.measured
-        basis, offset = self._basis(points, seen.years)
-        rest = seen.value - offset - basis @ self._mu
-        cov = (basis * self._sd**2) @ basis.transpose(0, 2, 1) + seen.cov
-        agents = np.arange(seen.years.size)
-        cov[:, agents, agents] += points.values["sigma_horizon"][:, None] ** 2
-        weight = points.log_weight
-        known, density = np.empty((2, *rest.shape))
-        for year in np.unique(seen.years):
-            together = np.flatnonzero(seen.years == year)
-            known[:, together] = weight[:, None]
-            density[:, together] = _log_normal(rest[:, together], cov[:, together, together])
-            for agent in together:  # released on one day: none of them predicts another
-                variance = cov[:, agent, agent]
-                weight = weight + _log_normal(rest[:, agent], variance)
-                gain = cov[:, agent] / variance[:, None]
-                rest = rest - gain * rest[:, [agent]]
-                cov = cov - gain[:, :, None] * cov[:, [agent]]
+        seen, order = self.measured, np.argsort(self.measured.years, kind="stable")
+        basis, offset = self._basis(points, seen.years[order])
+        rest = seen.value[order] - offset - basis @ self._mu
+        cov = (basis * self._sd**2) @ basis.transpose(0, 2, 1) + seen.cov[np.ix_(order, order)]
+        places = np.arange(order.size)
+        cov[:, places, places] += points.values["sigma_horizon"][:, None] ** 2
+        root = np.linalg.cholesky(cov)
+        white, known, density = np.zeros((3, *rest.shape))
+        added = np.zeros((len(rest), order.size + 1))  # log density of the first agents
+        for place, agent in enumerate(order):
+            row, before = root[:, place], earlier[agent]
+            mean = (row[:, :before] * white[:, :before]).sum(axis=1)
+            variance = (row[:, before : place + 1] ** 2).sum(axis=1)
+            known[:, agent] = points.log_weight + added[:, before]
+            density[:, agent] = _log_normal(rest[:, place] - mean, variance)
+            off = rest[:, place] - (row[:, :place] * white[:, :place]).sum(axis=1)
+            white[:, place] = off / row[:, place]
+            added[:, place + 1] = added[:, place] + _log_normal(off, row[:, place] ** 2)
         return known, density
 
     def draw(

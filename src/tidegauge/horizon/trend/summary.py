@@ -18,18 +18,11 @@ from tidegauge.arrays import FloatArray
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
 from tidegauge.horizon.horizons.estimate import KINDS
 from tidegauge.horizon.horizons.quantities import minutes_of
-from tidegauge.horizon.trend.draws import LAST_DAY, LAST_YEAR, Trend
+from tidegauge.horizon.trend.draws import LAST_YEAR, WORK_MINUTES, Trend
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Human work in minutes: a day of 8 h, a week of 40 h, a month of 167 h, a year of 2,000 h.
-WORK_MINUTES = {
-    "1 work day": 480.0,
-    "1 work week": 2400.0,
-    "1 work month": 10020.0,
-    "1 work year": 120000.0,
-}
 RATES = (0.5, 0.8)
 FAN_LEVELS = (0.025, 0.25, 0.5, 0.75, 0.975)
 EXTRAPOLATED_YEARS = 2.0
@@ -37,8 +30,6 @@ TREND, NEXT_AGENT = "trend", "next agent"  # what a fan is of
 COLUMNS = ("quantity", "success", "median", "low", "high", "detail")
 DATE_COLUMNS = ("work", "minutes", "success", "median", "low", "high", "never_share")
 _FAN_DATES = 41
-_STEP_DAYS = DAYS_PER_YEAR / 24
-_DRAWS_AT_ONCE = 500
 
 
 class CentralInterval(NamedTuple):
@@ -157,7 +148,7 @@ def _at_rate(
 ) -> RateSummary:
     share, last = _draw_weights(trends, weights), np.array([trends[0].last_day])
     slope = _last_slopes(trends, success)
-    days = np.concatenate([_days_reached(one, success) for one in trends])
+    days = np.concatenate([one.days_reached(success) for one in trends])
     reaches = [
         Reach(
             name=name,
@@ -339,28 +330,3 @@ def _draw_weights(trends: Sequence[Trend], weights: Sequence[float]) -> FloatArr
     parts = [np.full(trend.scatter.size, weight / trend.scatter.size) for trend, weight in pairs]
     shares: FloatArray = np.concatenate(parts) / float(sum(weights))
     return shares
-
-
-def _days_reached(trend: Trend, success: float) -> FloatArray:
-    """Return the ordinal day, shape (draw, length), of first reaching each of WORK_MINUTES."""
-    grid = np.append(np.arange(trend.first_day, LAST_DAY, _STEP_DAYS), LAST_DAY)
-    targets = np.log2(list(WORK_MINUTES.values()))
-    found = []
-    for start in range(0, trend.scatter.size, _DRAWS_AT_ONCE):
-        part = slice(start, start + _DRAWS_AT_ONCE)
-        value = trend.log2(grid, success=success, draws=part)
-        found.append(np.stack([_first_crossing(value, grid, one) for one in targets], axis=1))
-    return np.concatenate(found)
-
-
-def _first_crossing(value: FloatArray, grid: FloatArray, target: float) -> FloatArray:
-    """Return where each row first reaches the target, straight between the points of the grid."""
-    above = value >= target
-    at, row = above.argmax(axis=1), np.arange(len(value))
-    before = np.maximum(at - 1, 0)
-    low, high = value[row, before], value[row, at]
-    with np.errstate(invalid="ignore"):  # a row that is nowhere finite never gets there
-        part = (target - low) / np.where(high > low, high - low, 1.0)
-        inside = grid[before] + (grid[at] - grid[before]) * part
-    day: FloatArray = np.where(at == 0, -np.inf, inside)
-    return np.where(above.any(axis=1), day, np.inf)

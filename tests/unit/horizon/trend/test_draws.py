@@ -11,12 +11,11 @@ from scipy.special import expit
 
 from tidegauge.horizon.data.agents import DAYS_PER_YEAR
 from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES, trend_slope, trend_value
-from tidegauge.horizon.trend.draws import LAST_YEAR, Trend
+from tidegauge.horizon.trend.draws import LAST_YEAR, WORK_MINUTES, Trend
 from tidegauge.horizon.trend.summary import (
     FAN_LEVELS,
     NEXT_AGENT,
     TREND,
-    WORK_MINUTES,
     summarise_trend,
     trend_fan,
     trend_files,

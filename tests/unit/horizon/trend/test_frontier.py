@@ -89,10 +89,12 @@ def test_a_trend_through_too_few_agents_is_refused(
     place_agents(Runs(design, dates), CORE)  # without a trend nothing is needed
 
 
-def test_a_date_after_the_end_of_every_trend_is_refused_with_the_agent() -> None:
+@pytest.mark.parametrize("year", [1, 202, 1949, 2100, 2150, 9999])
+def test_a_date_that_no_agent_can_have_is_refused_with_the_agent(year: int) -> None:
     design = ordered_design([2, 4, 6, 8])
-    dates = dates_of(design, [2020, 2021, 2022, 2150])
-    with pytest.raises(InputError, match=r"release date of agent 3: 2150-01-01.*correct the date"):
+    dates = dates_of(design, [2020, 2021, 2022, year])
+    said = rf"release date of agent 3: {year:04}-01-01: .*; correct the date"
+    with pytest.raises(InputError, match=said):
         place_agents(Runs(design, dates), LINEAR)
 
 
