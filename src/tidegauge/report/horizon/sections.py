@@ -153,7 +153,7 @@ def _trends_section(found: StoredTrends) -> Section:
         Figure(
             chart_svg(surface_chart(first.fan, _SURFACE)),
             f"The {first.name} trend of the horizon at several success rates, on random tasks of "
-            "that length, with 95 % bands.",
+            "that length, with bands that hold 50 % of the draws; dashed is extrapolated.",
             chart_svg(surface_chart(first.fan, _SURFACE_NARROW)),
         ),
         Figure(

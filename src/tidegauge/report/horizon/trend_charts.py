@@ -111,36 +111,39 @@ def _log2_fan(fan: pd.DataFrame) -> FloatArray:
 
 
 def surface_chart(fan: pd.DataFrame, size: Size) -> Any:
-    """Draw the trend of T(q) over date for every success rate q, with its 95 % band."""
+    """Draw the trend of T(q) over date for every success rate q, with its 50 % band."""
     own = fan[(fan["kind"] == "marginal") & (fan["of"] == TREND)]
     middle = own[own["success"] == 0.5]["q0.5"]
     shortest = own.groupby("success")["q0.5"].min()
     limits = float(max(shortest.min(), 1e-4)) / _BELOW, float(min(middle.max(), 1e9)) * _BELOW
     names = [success_text(rate) for rate in sorted(own["success"].unique())]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "date": milliseconds(row["date"]),
             "success": success_text(row["success"]),
             "median": _seconds(_log2(row["q0.5"]), limits),
-            "low": _seconds(_log2(row["q0.025"]), limits),
-            "high": _seconds(_log2(row["q0.975"]), limits),
+            "low": _seconds(_log2(row["q0.25"]), limits),
+            "high": _seconds(_log2(row["q0.75"]), limits),
             "extrapolated": bool(row["extrapolated"]),
         }
         for row in own.to_dict("records")
     ]
+    last = max(row["date"] for row in rows if not row["extrapolated"])
+    dashed = [{**row, "extrapolated": True} for row in rows if row["date"] == last]
     colour = alt.Color(
         "success:N",
         title="success",
         scale=alt.Scale(domain=names, range=[PALETTE[i % len(PALETTE)] for i in range(len(names))]),
-        legend=alt.Legend(orient="top", columns=3 if size.narrow else 8),
+        legend=alt.Legend(orient="top", columns=3 if size.narrow else 8, symbolOpacity=1),
     )
     scale, axis = duration_scale(*limits), duration_axis(*limits)
     base = alt.Chart(chart_data(rows)).encode(x=_date_axis(own), color=colour)
+    meeting = alt.Chart(chart_data([*rows, *dashed])).encode(x=_date_axis(own), color=colour)
     y = alt.Y("median:Q", scale=scale, axis=axis, title=None)
-    bands = base.mark_area(opacity=0.12, clip=True, aria=False).encode(
+    bands = base.mark_area(opacity=0.18, clip=True, aria=False).encode(
         y=alt.Y("low:Q", scale=scale), y2="high:Q"
     )
-    lines = base.mark_line(strokeWidth=2, clip=True, aria=False).encode(
+    lines = meeting.mark_line(strokeWidth=2, clip=True, aria=False).encode(
         y=y, strokeDash=alt.StrokeDash("extrapolated:N", legend=None)
     )
     return alt.layer(bands, lines).properties(width=size.width, height=size.height)
