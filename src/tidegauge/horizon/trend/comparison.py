@@ -292,8 +292,9 @@ def shapes_table(comparison: TrendComparison) -> pd.DataFrame:
         ("elpd", scores.leave_one_out),
         ("future_elpd", scores.leave_future_out),
     ):
-        total = pointwise.sum(axis=1)
-        best = int(total.argmax()) if pointwise.size else 0
+        # Where no agent has enough earlier ones, nothing was predicted.
+        total = pointwise.sum(axis=1) if pointwise.size else np.full(len(pointwise), np.nan)
+        best = int(total.argmax())
         columns |= {
             name: total,
             f"{name}_se": _sum_error(pointwise),

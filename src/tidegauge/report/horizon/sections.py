@@ -28,6 +28,7 @@ from tidegauge.report.horizon.study_charts import (
     horizon_boxes,
     methods_chart,
 )
+from tidegauge.report.horizon.terminal import gap_text
 from tidegauge.report.horizon.trend_charts import (
     NARROW,
     WIDE,
@@ -178,8 +179,8 @@ def _shapes_table(found: StoredTrends) -> Table:
             row["shape"],
             f"{row['pseudo_bma']:.2f}",
             f"{row['weight']:.2f}",
-            _gap(row["elpd_difference"], row["elpd_difference_se"]),
-            _gap(row["future_elpd_difference"], row["future_elpd_difference_se"]),
+            gap_text(row["elpd_difference"], row["elpd_difference_se"]),
+            gap_text(row["future_elpd_difference"], row["future_elpd_difference_se"]),
             months_text(found.trends[row["shape"]].months()),
         ]
         for row in found.shapes.to_dict("records")
@@ -195,12 +196,6 @@ def _shapes_table(found: StoredTrends) -> Table:
         "(Bayesian bootstrap over agents); stacking looks for the mixture that predicts unseen "
         "agents best. Where the two disagree, the agents are too few to distinguish the shapes.",
     )
-
-
-def _gap(difference: float, error: float) -> str:
-    if difference == 0:
-        return "best"
-    return f"{difference:.1f}" + (f" ± {error:.1f}" if np.isfinite(error) else "")
 
 
 def _comparison_section(found: StoredComparison) -> Section:

@@ -278,9 +278,17 @@ def _span_text(minutes: CentralInterval) -> str:
     return f"{middle} ({low} to {high})"
 
 
+def gap_text(difference: float, error: float) -> str:
+    """Return how far a shape's score is behind the best, with its standard error."""
+    if not np.isfinite(difference):
+        return "–"
+    if difference == 0:
+        return "best"
+    return f"{difference:.1f}" + (f" ± {error:.1f}" if np.isfinite(error) else "")
+
+
 def _gap_text(row: Mapping[Any, Any], name: str) -> str:
-    gap, error = row[f"{name}_difference"], row[f"{name}_difference_se"]
-    return f"{'best' if gap == 0 else f'{gap:.1f} ± {error:.1f}':>16}"
+    return f"{gap_text(row[f'{name}_difference'], row[f'{name}_difference_se']):>16}"
 
 
 def _months_text(months: CentralInterval) -> str:
