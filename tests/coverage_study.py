@@ -98,7 +98,7 @@ def full_coverage(options: HorizonOptions, data_sets: int) -> dict[Kind, list[Co
         rng = np.random.default_rng(3000 + seed)
         truth = full_usual_truth(rng, n_agents=4, n_tasks=30, n_families=15)
         design = draw_full_design(truth, rng)
-        fit = fit_horizon(design, options=options, sampler=QUICK, patient=False, screened=False)
+        fit = fit_horizon(design, options=options, sampler=QUICK, patient=False)
         found = estimate_of_fit(fit)
         for kind in KINDS:
             rate, of = kind[0], "marginal" if kind[1] else "typical"

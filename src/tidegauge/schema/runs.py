@@ -80,6 +80,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 KNOWN_FIELDS = frozenset(RunRecord.__struct_fields__) - {"unknown"}
+METR_COLUMNS = tuple(
+    name for name in RunRecord.__struct_fields__ if name not in ("score", "unknown")
+)
 _BACKSLASH = ord("\\")  # the search for a single byte is almost free, and few lines have it
 _decode = msgspec.json.Decoder(RunRecord, strict=True).decode
 _decode_any = msgspec.json.Decoder().decode
@@ -291,9 +294,14 @@ def read_runs(source: Path | str, *, keep_unknown: bool = True) -> Iterator[RunR
     reader.raise_problems()
 
 
-def encode_run(record: RunRecord) -> bytes:
-    """Return the record as one line of JSON without its newline; whole numbers stay whole."""
+def encode_run(record: RunRecord, *, whole: bool = False) -> bytes:
+    """Return the record as one line of JSON without its newline; whole numbers stay whole.
+
+    With `whole` every column of METR's format is there, null where the record has none.
+    """
     row = msgspec.to_builtins(record)
+    if whole:
+        row = {name: row.get(name) for name in METR_COLUMNS} | row
     unknown = row.pop("unknown", {})
     for name, value in row.items():
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -353,8 +361,11 @@ def _run_ids(lines: BinaryIO) -> set[Any]:
     return found
 
 
-def write_runs(path: Path | str, records: Iterable[RunRecord]) -> int:
-    """Write a whole file of records atomically (gzip by its name) and return how many."""
+def write_runs(path: Path | str, records: Iterable[RunRecord], *, whole: bool = False) -> int:
+    """Write a file of records atomically (gzip by its name) and return how many.
+
+    With `whole` every row has every column of METR's format.
+    """
     count = 0
     with contextlib.ExitStack() as stack:
         handle = stack.enter_context(atomic_write_bytes(path))
@@ -363,7 +374,7 @@ def write_runs(path: Path | str, records: Iterable[RunRecord]) -> int:
             zipped = gzip.GzipFile(filename="", mode="wb", fileobj=handle, mtime=0)
             handle = cast(BinaryIO, stack.enter_context(zipped))
         for record in records:
-            handle.write(encode_run(record) + b"\n")
+            handle.write(encode_run(record, whole=whole) + b"\n")
             count += 1
     return count
 

@@ -144,7 +144,6 @@ def _read_fit(path: Path, saved: Manifest, diagnostics: _Diagnostics) -> Horizon
     runs = _runs_of(saved, design_of(found["constant_data"]))
     point = point_of(found["posterior"])
     statistics = {str(name): np.asarray(v) for name, v in found["sample_stats"].items()}
-    modes = next((check for check in diagnostics.checks if check.name == "other_modes"), None)
     return HorizonFit(
         runs=runs,
         priors=HorizonPriors(**priors),
@@ -156,7 +155,6 @@ def _read_fit(path: Path, saved: Manifest, diagnostics: _Diagnostics) -> Horizon
         diagnosis=diagnose(posterior_of(runs.design, options, point, statistics)),
         attempts=diagnostics.attempts,
         seconds=diagnostics.seconds,
-        modes=modes,
         trend_agents=settings.get("agents", {}),
         made=saved,
     )

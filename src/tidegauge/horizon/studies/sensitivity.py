@@ -33,7 +33,7 @@ from tidegauge.horizon.model.options import (
     DEFAULT_SAMPLER,
     HorizonOptions,
     HorizonPriors,
-    with_human_prior,
+    priors_in_force,
 )
 from tidegauge.horizon.model.parameters import priors_in_effect
 from tidegauge.horizon.studies.changes import p50_changes
@@ -94,7 +94,7 @@ def prior_sensitivity(
         base = method.fit(design, effort=Effort.SHORT, seed=seed)
     fit = base.fit
     assert fit is not None, "a sampled estimate has its posterior"
-    priors = with_human_prior(priors, options)
+    priors = priors_in_force(priors, options)
     powers, doubtful = _power_rows(replace(fit, priors=priors), base)
     refits = [("power", name, _power_text(name, power), power) for name, power in doubtful]
     planned = [(_power_priors(priors, name, power)) for _, name, _, power in refits]

@@ -32,18 +32,27 @@ _CHECKS = {
         "No divergent transitions",
         "Divergences mark regions that the sampler could not explore; estimates may be biased.",
     ),
-    "other_modes": (
-        "Other modes of the posterior",
-        "Chains from dispersed starts search for them; their mass is the share of the posterior "
-        "that these numbers leave out.",
-    ),
     "predictive_human_durations": (
         "Human times agree with the model",
         "Posterior predictive check of the mean and sd of human times.",
     ),
+    "human_durations_left_out": (
+        "Each human time agrees with the others",
+        "Its probability by the posterior without it (LOO-PIT) is uniform if the model is right.",
+    ),
     "predictive_success_rates": (
         "Success rates agree with the model",
-        "Posterior predictive check: 95 % intervals of replicated runs cover about 95 % of rates.",
+        "Runs replicated at new tasks of the same lengths: few rates should lie outside their "
+        "95 % intervals.",
+    ),
+    "predictive_cells": (
+        "Runs of one agent at one task vary as the model says",
+        "Replicated cells: if runs are more alike than that, intervals are too narrow.",
+    ),
+    "lengths_follow_people": (
+        "Lengths follow people's times",
+        "Where inferred lengths follow the agents' failures more, a length is a difficulty, and "
+        "a horizon is circular.",
     ),
     "difficulty_against_human_time": (
         "How far tasks moved from their human time",

@@ -204,7 +204,11 @@ def test_commands_append_records_that_read_back(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(json.dumps({**REPORT, "competition_id": "c"}))
     done = run(import_group, ["mlebench", str(tmp_path / "r.json"), *common, "--alias", "H"])
     assert done.exit_code == 0, done.output
-    assert [record.alias for record in read_runs(out)] == ["G", "H"]
+    first, second = read_runs(out)
+    assert [first.alias, second.alias] == ["G", "H"]
+    # Weights are of a whole file: appended beside others, those of one import would be wrong.
+    assert first.equal_task_weight == 1
+    assert second.equal_task_weight is None
     printed = run(import_group, ["inspect", str(log), *common[:2], "-q"])
     assert json.loads(printed.stdout)["task_id"] == "sums/x"
 
