@@ -86,6 +86,7 @@ class Steepness:
 def steepness_of_fit(fit: HorizonFit) -> Steepness:
     """Take the line out of a fit with a trend."""
     design, dated, found = fit.design, dated_agents(fit), fit.estimate
+    lapse = found.lapse
     draws = np.log(np.maximum(-found.beta[:, dated], np.finfo(float).tiny))
     median, sd = centre_and_sd(draws)
     scores = normal_scores(draws)
@@ -103,5 +104,11 @@ def steepness_of_fit(fit: HorizonFit) -> Steepness:
         level=drawn["trend_level"],
         change=drawn["trend_rate"],
         scatter=drawn["sigma_horizon"],
-        new_tasks=replace(found, success=np.zeros((0, 0)), fit=None),
+        new_tasks=replace(
+            found,
+            success=np.zeros((0, 0)),
+            fit=None,
+            # Lapses are the middle agent's.
+            lapse=None if lapse is None else np.median(lapse[:, dated], axis=1, keepdims=True),
+        ),
     )

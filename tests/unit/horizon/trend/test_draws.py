@@ -205,8 +205,8 @@ def test_surface_is_that_of_each_dates_own_success_curve(
     for years in (-2.0, 0.0, 1.0, 3.0):
         day = np.array([ORIGIN + years * DAYS_PER_YEAR])
         distance = trend.log2(day, success=success)[:, 0] - (5 + 1.5 * years)
-        logit = -steepness * np.exp(change * years) * distance
-        chance = expit(logit[:, None] + residual_sd * node) @ weight / weight.sum()
+        steep = steepness * np.exp(change * years)
+        chance = expit(-steep * (distance[:, None] + residual_sd * node)) @ weight / weight.sum()
         # Between the dates at which the curve is inverted the gap is interpolated.
         np.testing.assert_allclose(chance, success, rtol=0.02)
         typical = trend.log2(day, success=success, kind="typical")[:, 0] - (5 + 1.5 * years)
