@@ -29,6 +29,6 @@ def known_steepness(
             beta=nobody,
             success=np.zeros((0, 0)),
             longest_minutes=480.0,
-            residual_sd=np.full(draws, residual_sd),
+            residual_sd=np.full(draws, residual_sd) if residual_sd else None,
         ),
     )

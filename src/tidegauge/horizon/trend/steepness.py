@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 # Of log(-beta) a year: over five years a factor of four either way is within two of these.
 CHANGE_PRIOR = normal(0, 0.15)
-_FARTHEST_LOG = 20.0  # steeper or flatter than that, by extrapolation, is a step or a constant
+# Flatter or steeper than that, by extrapolation, is a constant or a step.
+_FLATTEST_LOG, _STEEPEST_LOG = -20.0, 3.0
 _SEED = 1
 
 
@@ -72,15 +73,16 @@ class Steepness:
         """
         own = self.level + off * self.scatter
         log_steepness = own[:, None] + self.change[:, None] * years
-        beta = -np.exp(np.clip(log_steepness, -_FARTHEST_LOG, _FARTHEST_LOG))
-        # A curve that is one half at one minute: its horizon is the gap.
-        curves = replace(
-            self.new_tasks,
-            agents=tuple(f"{year:g}" for year in years),
-            alpha=np.zeros_like(beta),
-            beta=beta,
-        )
-        return bounded(curves.log2_horizons(success, kind=kind))
+        beta = -np.exp(np.clip(log_steepness, _FLATTEST_LOG, _STEEPEST_LOG))
+        # A curve that is one half at one minute: its horizon is the gap. One date at a time: slopes
+        # far in the future have another range.
+        columns = [
+            replace(self.new_tasks, agents=("",), alpha=np.zeros_like(one), beta=one).log2_horizons(
+                success, kind=kind
+            )
+            for one in np.split(beta, years.size, axis=1)
+        ]
+        return bounded(np.concatenate(columns, axis=1))
 
 
 def steepness_of_fit(fit: HorizonFit) -> Steepness:
