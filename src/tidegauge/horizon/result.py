@@ -432,7 +432,7 @@ class HorizonFit(HorizonResult):
         return pd.DataFrame() if found is None else found
 
     def trend(self) -> pd.DataFrame:
-        """Return the doubling time and the dates at which the trend reaches long tasks.
+        """Return doubling times and horizons of the trend, and of an agent that scatters around it.
 
         Raises
         ------
@@ -450,11 +450,12 @@ class HorizonFit(HorizonResult):
 
     @cached_property
     def trend_tables(self) -> dict[str, pd.DataFrame]:
-        """``trend.csv`` and ``trend_fan.csv``."""
+        """``trend.csv``, ``trend_dates.csv`` and ``trend_fan.csv``."""
         from tidegauge.horizon.trend.draws import trend_of_fit
-        from tidegauge.horizon.trend.summary import trend_files
+        from tidegauge.horizon.trend.summary import summarise_trend, trend_files
 
-        return trend_files([trend_of_fit(self)])
+        trends = [trend_of_fit(self)]
+        return trend_files(summarise_trend(trends), trends)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return every table that `save` writes, by the name of its file."""

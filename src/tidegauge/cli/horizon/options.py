@@ -226,7 +226,12 @@ def agent_options(command: Command) -> Command:
 
     decorated: Command = dated
     for option in (
-        click.option("--frontier", is_flag=True, help="Trend through record holders only."),
+        click.option(
+            "--frontier",
+            is_flag=True,
+            help="Trend through record holders only. They are chosen by noisy measurements, so the "
+            "trend lies too high (winner's curse).",
+        ),
         click.option(
             "--since",
             type=click.DateTime(["%Y-%m-%d", "%Y-%m", "%Y"]),

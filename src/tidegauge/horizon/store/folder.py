@@ -24,8 +24,9 @@ Decoded = TypeVar("Decoded")
 OWNED: Mapping[str, tuple[str, ...]] = {
     "fit": (
         *("horizons.csv", "horizon_draws.csv", "tasks.csv", "parameters.csv", "pairs.csv"),
-        *("domains.csv", "rates.csv", "trend.csv", "trend_fan.csv", "diagnostics.json"),
-        *("posterior.nc", "estimate.nc", "manifest.json", "plots", "report.html"),
+        *("domains.csv", "rates.csv", "trend.csv", "trend_dates.csv", "trend_fan.csv"),
+        *("diagnostics.json", "posterior.nc", "estimate.nc", "manifest.json", "plots"),
+        "report.html",
     ),
     "compare": (
         *("compare.csv", "scores.csv", "differences.csv", "folds.csv", "predictions.csv"),
@@ -35,7 +36,10 @@ OWNED: Mapping[str, tuple[str, ...]] = {
         *("multiverse.csv", "doubling.csv", "choices.csv", "levels.csv", "influence.csv"),
         *("sensitivity.csv", "manifest.json", "plots"),
     ),
-    "trend": ("trends.csv", "trend_fan.csv", "shapes.csv", "agents.csv", "manifest.json", "plots"),
+    "trend": (
+        *("trends.csv", "trend_dates.csv", "trend_fan.csv", "shapes.csv", "agents.csv"),
+        *("manifest.json", "plots"),
+    ),
 }
 REMEDY = {
     name: f"{'fit again' if name == 'fit' else 'make it'} with: tidegauge horizon {name} RUNS --out"

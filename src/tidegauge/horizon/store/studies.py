@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tidegauge.errors import InputError
 from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER
@@ -30,14 +32,18 @@ from tidegauge.horizon.studies.scores import (
     scores_table,
     tasks_table,
 )
-from tidegauge.horizon.trend.comparison import STACKED, TrendComparison, trend_outputs
-from tidegauge.horizon.trend.summary import COLUMNS, FAN_LEVELS
+from tidegauge.horizon.trend.comparison import (
+    AVERAGED,
+    STACKED,
+    TrendComparison,
+    headline_mixture,
+)
+from tidegauge.horizon.trend.summary import FAN_LEVELS, CentralInterval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_FAN_NUMBERS = ("success", *(f"q{level:g}" for level in FAN_LEVELS))
-_QUANTITIES = tuple(name for name in COLUMNS if name != "quantity")
+_ENDS = CentralInterval._fields
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> None:
@@ -116,7 +122,7 @@ def write_trends(comparison: TrendComparison, folder: Path) -> None:
         folder,
         "trend",
         kind="trend",
-        tables=trend_outputs(comparison),
+        tables=comparison.tables,
         settings={
             "model": options.model,
             "priors": options.priors,
@@ -124,36 +130,62 @@ def write_trends(comparison: TrendComparison, folder: Path) -> None:
             "agents": options.facts,
             "filters": comparison.runs.filters,
             "shapes": list(options.shapes),
+            "success": list(options.rates),
         },
         inputs=comparison.runs.sha256,
-        notes=comparison.runs.notes,
+        notes=comparison.notes,
         further={"converged": not comparison.unconverged},
     )
 
 
 @dataclass(frozen=True)
 class StoredTrend:
-    """One trend: its quantities as texts, by name, and its fan in minutes."""
+    """One trend: its quantities, when it reaches which length of work, and its fans in minutes."""
 
     name: str
-    quantities: Mapping[str, Mapping[str, str]]
+    quantities: pd.DataFrame
+    dates: pd.DataFrame
     fan: pd.DataFrame
 
-    def months(self) -> tuple[float, float, float]:
+    def value(self, quantity: str, success: float = 0.5) -> CentralInterval | None:
+        """Return a median and the ends of its interval, if the trend has that quantity."""
+        table = self.quantities
+        own = table[(table["quantity"] == quantity) & np.isclose(table["success"], success)]
+        return CentralInterval(*own.iloc[0][list(_ENDS)].astype(float)) if len(own) else None
+
+    def months(self, success: float = 0.5) -> CentralInterval:
         """Return the doubling time and the ends of its interval."""
-        row = self.quantities["doubling_months"]
-        return float(row["median"]), float(row["low"]), float(row["high"])
+        found = self.value("doubling_months", success)
+        if found is None:
+            raise InputError(f"trend {self.name}: no doubling_months at {success:g}; fit again")
+        return found
+
+    @property
+    def rates(self) -> list[float]:
+        """The success rates whose trend it holds."""
+        return sorted(set(self.dates["success"]))
 
 
 @dataclass(frozen=True)
 class StoredTrends:
-    """A comparison of trends: every shape's and the stacked one, with scores and agents."""
+    """A comparison of trends: every shape's and every mixture's, with scores and agents.
+
+    `headline` names the mixture to rely on; `notes` say what to know about the agents.
+    """
 
     trends: Mapping[str, StoredTrend]
     shapes: pd.DataFrame
     agents: pd.DataFrame
     table: pd.DataFrame
     fan: pd.DataFrame
+    headline: str
+    notes: Sequence[str] = ()
+
+    @property
+    def mixtures(self) -> list[StoredTrend]:
+        """The mixtures, that of the headline first."""
+        others = [name for name in (AVERAGED, STACKED) if name != self.headline]
+        return [self.trends[name] for name in (self.headline, *others)]
 
 
 @dataclass(frozen=True)
@@ -219,52 +251,43 @@ def joint_trend(result: HorizonResult) -> StoredTrend | None:
     """Return the trend that a fit has itself."""
     if not isinstance(result, HorizonFit) or result.options.trend == "none":
         return None
-    tables = {name: table.astype(str) for name, table in result.trend_tables.items()}
-    fan = result.trend_tables["trend_fan.csv"]
-    return _trend(f"joint {result.options.trend}", tables["trend.csv"], fan, Path("trend.csv"))
-
-
-def _read_fan(path: Path, *texts: str, remedy: str) -> pd.DataFrame:
-    names = ("date", "extrapolated", *texts)
-    fan = read_table(path, names, _FAN_NUMBERS, unique=False, remedy=remedy)
-    check_dates(path, fan["date"])
-    return fan
-
-
-def _trend(name: str, table: pd.DataFrame, fan: pd.DataFrame, path: Path) -> StoredTrend:
-    rows = table[["quantity", *_QUANTITIES]].to_dict("records")
-    quantities = {str(row["quantity"]): {k: str(row[k]) for k in _QUANTITIES} for row in rows}
-    found = StoredTrend(name, quantities, fan)
-    try:
-        found.months()
-    except (KeyError, ValueError):
-        raise InputError(f"{path}: no number for doubling_months; fit again") from None
-    return found
+    tables = result.trend_tables
+    return StoredTrend(
+        f"joint {result.options.trend}",
+        tables["trend.csv"],
+        tables["trend_dates.csv"],
+        tables["trend_fan.csv"],
+    )
 
 
 def _read_trends(folder: Path) -> StoredTrends:
-    read_manifest(folder, "trend")
-    remedy = REMEDY["trend"]
-    table = read_table(
-        folder / "trends.csv",
-        ("shape", "quantity", *_QUANTITIES),
-        (),
-        unique=False,
-        remedy=remedy,
-    )
-    fan = _read_fan(folder / "trend_fan.csv", "shape", remedy=remedy)
+    described = read_manifest(folder, "trend")
+
+    def read(
+        name: str, texts: tuple[str, ...], *numbers: str, unique: bool = False
+    ) -> pd.DataFrame:
+        return read_table(folder / name, texts, numbers, unique=unique, remedy=REMEDY["trend"])
+
+    table = read("trends.csv", ("shape", "quantity"), "success", *_ENDS)
+    dates = read("trend_dates.csv", ("shape", "work", *_ENDS), "minutes", "success", "never_share")
+    levels = [f"q{level:g}" for level in FAN_LEVELS]
+    fan = read("trend_fan.csv", ("shape", "date", "kind", "of", "extrapolated"), "success", *levels)
+    check_dates(folder / "trend_fan.csv", fan["date"])
+    fan["extrapolated"] = fan["extrapolated"] == "True"
     ends = ("difference", "difference_se")
-    numbers = ("weight", "pseudo_bma", *(f"{k}elpd_{end}" for k in ("", "future_") for end in ends))
-    shapes = read_table(folder / "shapes.csv", ("shape",), numbers, remedy=remedy)
-    agents = read_table(
-        folder / "agents.csv", ("agent", "release_date"), ("log2_p50", "log2_p50_sd"), remedy=remedy
-    )
+    scores = [f"{k}elpd_{end}" for k in ("", "future_") for end in ends]
+    shapes = read("shapes.csv", ("shape",), "weight", "pseudo_bma", *scores, "agents", unique=True)
+    measured = ("log2_p50", "log2_p50_sd")
+    agents = read("agents.csv", ("agent", "release_date"), *measured, unique=True)
     check_dates(folder / "agents.csv", agents["release_date"])
     trends = {
-        shape: _trend(shape, table[table["shape"] == shape], fan[fan["shape"] == shape], folder)
-        for shape in (*shapes["shape"], STACKED)
+        name: StoredTrend(name, *(part[part["shape"] == name] for part in (table, dates, fan)))
+        for name in (*shapes["shape"], STACKED, AVERAGED)
     }
-    return StoredTrends(trends, shapes, agents, table, fan)
+    for trend in trends.values():
+        trend.months()  # refuses a table without it
+    headline = headline_mixture(len(agents))
+    return StoredTrends(trends, shapes, agents, table, fan, headline, described.notes)
 
 
 def _read_comparison(folder: Path) -> StoredComparison:
