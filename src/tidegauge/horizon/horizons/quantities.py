@@ -112,7 +112,7 @@ def marginal_logit(
         return np.zeros(shape)
     if lapse is None and discrimination_sd is None:
         # One function of one variable: its values on a grid, and a spline between them.
-        grid = np.linspace(0, float(residual_sd.max()), _GRID)
+        grid = np.linspace(0, max(float(residual_sd.max()), _CLOSE), _GRID)
         return np.asarray(CubicSpline(grid, _average_logit(success, grid))(residual_sd))
     sharp = 0.0 if discrimination_sd is None else discrimination_sd
     sds = [np.broadcast_to(part, shape).ravel() for part in (residual_sd, sharp)]

@@ -158,7 +158,7 @@ def test_a_prior_replaces_one_and_leaves_the_others(
         ("priors: {alpha: {kind: half_normal, sd: 1}}", "kind must be normal, not half_normal"),
         (
             "priors: {sigma_human: {kind: normal, mu: 0, sd: 1}}",
-            "sigma_human: kind must be half_normal or half_cauchy or gamma or log_normal, not normal",
+            "sigma_human: kind must be half_normal or half_cauchy or gamma or log_normal, not",
         ),
         ("priors: {alpha: {kind: normal, sd: 1}}", "a normal prior has mu and sd, not sd"),
         ("priors: {alpha: {kind: normal}}", "a normal prior has mu and sd, not nothing"),
