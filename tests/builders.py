@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tidegauge.io import sha256_of
+
 Row = dict[str, Any]
 
 # (family, task, human_minutes): five lengths in three families, from 2 minutes to 8 hours.
@@ -79,3 +81,10 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     path.write_text("".join(lines), encoding="utf-8")
     return path
+
+
+def describe_anew(folder: Path) -> None:
+    """Make a manifest name the files beside it as they are now, as a forger would."""
+    path = folder / "manifest.json"
+    files = {file.name: sha256_of(file) for file in folder.iterdir() if file.is_file()}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "files": files}))

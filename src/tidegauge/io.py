@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -23,6 +24,7 @@ from tidegauge.system import file_lock, folder_lock, is_alive
 
 _COMMITTING = ".tidegauge-commit"
 _NOTE = ".commit"
+_COMMIT_SECONDS = 1.0  # a handful of renames takes milliseconds
 _MAX_YAML_CHARACTERS = 2**20  # files of options and dates; a longer one takes minutes to parse
 _STAGING_PREFIX = ".tidegauge-staging-"
 
@@ -172,11 +174,16 @@ def finish_commit(folder: Path | str) -> None:
 def check_complete(folder: Path | str) -> None:
     """Refuse to read a folder whose replacement was interrupted half-way; change nothing.
 
+    One that goes on takes a moment and is waited for.
+
     Raises
     ------
     InputError
         Some of its files are of the older result and some of the newer.
     """
+    gives_up_at = time.monotonic() + _COMMIT_SECONDS
+    while os.path.lexists(Path(folder, _COMMITTING)) and time.monotonic() < gives_up_at:
+        time.sleep(0.01)
     if os.path.lexists(Path(folder, _COMMITTING)):
         raise InputError(
             f"{folder}: writing it was interrupted, so its files are of two results; "

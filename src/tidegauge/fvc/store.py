@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
+import hashlib
 import json
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tidegauge.engine.store import MANIFEST, manifest, write_json
+from tidegauge.engine.store import MANIFEST, manifest, read_npz, write_json
 from tidegauge.errors import InputError
 from tidegauge.fvc.forecasters.stack import Blend, Member
 from tidegauge.fvc.recalibration import Calibration
@@ -76,12 +75,18 @@ def load_model(folder: Path) -> FittedModel:
         raise InputError(f"{folder}: no such model folder; make one with `tidegauge fvc fit`")
     check_complete(folder)
     content = _read_content(folder / _JSON)
-    path = folder / _ARRAYS
-    if not path.is_file() or sha256_of(path) != content.get("sha256"):
-        raise InputError(f"{path}: missing or damaged; fit the model again")
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            blend, outlook = (_unpack(name, content[name], arrays) for name in _BLENDS)
+        data = (folder / _ARRAYS).read_bytes()
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{folder / _ARRAYS}: {reason}; fit the model again") from error
+    if hashlib.sha256(data).hexdigest() != content.get("sha256"):
+        if _read_content(folder / _JSON) != content:
+            return load_model(folder)  # another command replaced it meanwhile
+        raise InputError(f"{folder / _ARRAYS}: damaged; fit the model again")
+    arrays = read_npz(folder / _ARRAYS, data)
+    try:
+        blend, outlook = (_unpack(name, content[name], arrays) for name in _BLENDS)
         return FittedModel(
             blend,
             outlook,
@@ -89,7 +94,7 @@ def load_model(folder: Path) -> FittedModel:
             tuple(content["feature_names"]),
             dict(content["training"]),
         )
-    except (KeyError, IndexError, TypeError, ValueError, MemoryError, zipfile.BadZipFile) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         raise InputError(f"{folder}: damaged model ({error}); fit the model again") from error
 
 

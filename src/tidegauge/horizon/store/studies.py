@@ -12,13 +12,7 @@ from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER
 from tidegauge.horizon.methods.registry import BASELINE
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 from tidegauge.horizon.result import HorizonFit, HorizonResult
-from tidegauge.horizon.store.folder import (
-    REMEDY,
-    check_dates,
-    read_manifest,
-    read_table,
-    write_folder,
-)
+from tidegauge.horizon.store.folder import ResultFolder, check_dates, read_result, write_folder
 from tidegauge.horizon.studies.compare import Comparison
 from tidegauge.horizon.studies.effects import choices_table, levels_table
 from tidegauge.horizon.studies.held_out import SUREST
@@ -209,9 +203,9 @@ def read_studies(
     """
     return Studies(
         joint=joint_trend(fit),
-        trends=_read_trends(trend) if trend else None,
-        comparison=_read_comparison(compare) if compare else None,
-        multiverse=_read_multiverse(multiverse) if multiverse else None,
+        trends=read_result(trend, "trend", _read_trends) if trend else None,
+        comparison=read_result(compare, "compare", _read_comparison) if compare else None,
+        multiverse=read_result(multiverse, "multiverse", _read_multiverse) if multiverse else None,
     )
 
 
@@ -222,13 +216,6 @@ def joint_trend(result: HorizonResult) -> StoredTrend | None:
     tables = {name: table.astype(str) for name, table in result.trend_tables.items()}
     fan = result.trend_tables["trend_fan.csv"]
     return _trend(f"joint {result.options.trend}", tables["trend.csv"], fan, Path("trend.csv"))
-
-
-def _read_fan(path: Path, *texts: str, remedy: str) -> pd.DataFrame:
-    names = ("date", "extrapolated", *texts)
-    fan = read_table(path, names, _FAN_NUMBERS, unique=False, remedy=remedy)
-    check_dates(path, fan["date"])
-    return fan
 
 
 def _trend(name: str, table: pd.DataFrame, fan: pd.DataFrame, path: Path) -> StoredTrend:
@@ -242,67 +229,46 @@ def _trend(name: str, table: pd.DataFrame, fan: pd.DataFrame, path: Path) -> Sto
     return found
 
 
-def _read_trends(folder: Path) -> StoredTrends:
-    read_manifest(folder, "trend")
-    remedy = REMEDY["trend"]
-    table = read_table(
-        folder / "trends.csv",
-        ("shape", "quantity", *_QUANTITIES),
-        (),
-        unique=False,
-        remedy=remedy,
-    )
-    fan = _read_fan(folder / "trend_fan.csv", "shape", remedy=remedy)
+def _read_trends(folder: ResultFolder) -> StoredTrends:
+    table = folder.table("trends.csv", ("shape", "quantity", *_QUANTITIES), (), unique=False)
+    texts = ("date", "extrapolated", "shape")
+    fan = folder.table("trend_fan.csv", texts, _FAN_NUMBERS, unique=False)
+    check_dates(folder.path / "trend_fan.csv", fan["date"])
     ends = ("difference", "difference_se")
     numbers = ("weight", "pseudo_bma", *(f"{k}elpd_{end}" for k in ("", "future_") for end in ends))
-    shapes = read_table(folder / "shapes.csv", ("shape",), numbers, remedy=remedy)
-    agents = read_table(
-        folder / "agents.csv", ("agent", "release_date"), ("log2_p50", "log2_p50_sd"), remedy=remedy
-    )
-    check_dates(folder / "agents.csv", agents["release_date"])
+    shapes = folder.table("shapes.csv", ("shape",), numbers)
+    agents = folder.table("agents.csv", ("agent", "release_date"), ("log2_p50", "log2_p50_sd"))
+    check_dates(folder.path / "agents.csv", agents["release_date"])
     trends = {
-        shape: _trend(shape, table[table["shape"] == shape], fan[fan["shape"] == shape], folder)
+        shape: _trend(
+            shape, table[table["shape"] == shape], fan[fan["shape"] == shape], folder.path
+        )
         for shape in (*shapes["shape"], STACKED)
     }
     return StoredTrends(trends, shapes, agents, table, fan)
 
 
-def _read_comparison(folder: Path) -> StoredComparison:
-    read_manifest(folder, "compare")
-    remedy = REMEDY["compare"]
+def _read_comparison(folder: ResultFolder) -> StoredComparison:
     ends = [f"{p}{end}" for p in ("p50", "p80") for end in ("", "q0.025", "q0.975")]
     names = ("log_score", "fractional_log_score", "brier", "difference")
     scores = [f"{name}{end}" for name in names for end in ("", "_se")]
     return StoredComparison(
-        horizons=read_table(
-            folder / "compare.csv", ("agent", "method"), ends, unique=False, remedy=remedy
-        ),
-        scores=read_table(
-            folder / "scores.csv", ("by", "method", "best"), scores, unique=False, remedy=remedy
-        ),
+        horizons=folder.table("compare.csv", ("agent", "method"), ends, unique=False),
+        scores=folder.table("scores.csv", ("by", "method", "best"), scores, unique=False),
     )
 
 
-def _read_multiverse(folder: Path) -> StoredMultiverse:
-    read_manifest(folder, "multiverse")
-    remedy = REMEDY["multiverse"]
-
+def _read_multiverse(folder: ResultFolder) -> StoredMultiverse:
     def optional(name: str, texts: tuple[str, ...], *numbers: str) -> pd.DataFrame | None:
-        path = folder / name
-        if not path.is_file() or path.read_bytes().count(b"\n") < 2:  # no rows but the header
-            return None
-        return read_table(path, texts, numbers, unique=False, remedy=remedy)
+        if name not in folder.manifest.files or folder.read(name).count(b"\n") < 2:
+            return None  # not asked for, or no rows but the header
+        return folder.table(name, texts, numbers, unique=False)
 
     effect = ("levels", "typical_factor", "eta_squared", "mean_abs_rate_change")
     effects = optional("choices.csv", ("choice",), *effect)
     choices = () if effects is None else tuple(effects["choice"])
-    horizons = read_table(
-        folder / "multiverse.csv",
-        ("universe", *choices, "agent"),
-        ("p50", "low", "high"),
-        unique=False,
-        remedy=remedy,
-    )
+    texts = ("universe", *choices, "agent")
+    horizons = folder.table("multiverse.csv", texts, ("p50", "low", "high"), unique=False)
     return StoredMultiverse(
         choices=choices,
         horizons=horizons[horizons["p50"].notna() & (horizons["agent"] != "")],
