@@ -75,16 +75,13 @@ def load_model(folder: Path) -> FittedModel:
         raise InputError(f"{folder}: no such model folder; make one with `tidegauge fvc fit`")
     check_complete(folder)
     content = _read_content(folder / _JSON)
-    try:
-        data = (folder / _ARRAYS).read_bytes()
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"{folder / _ARRAYS}: {reason}; fit the model again") from error
+    path = folder / _ARRAYS
+    data = path.read_bytes() if path.is_file() else b""
     if hashlib.sha256(data).hexdigest() != content.get("sha256"):
         if _read_content(folder / _JSON) != content:
             return load_model(folder)  # another command replaced it meanwhile
-        raise InputError(f"{folder / _ARRAYS}: damaged; fit the model again")
-    arrays = read_npz(folder / _ARRAYS, data)
+        raise InputError(f"{path}: missing or damaged; fit the model again")
+    arrays = read_npz(path, data)
     try:
         blend, outlook = (_unpack(name, content[name], arrays) for name in _BLENDS)
         return FittedModel(
