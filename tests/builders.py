@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegauge.io import sha256_of
+from tidegauge.horizon.store.folder import hash_of, hashes_of
 
 Row = dict[str, Any]
 
@@ -84,7 +84,8 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
 
 
 def describe_anew(folder: Path) -> None:
-    """Make a manifest name the files beside it as they are now, as a forger would."""
+    """Make a manifest name itself and the files beside it as they are now, as a forger would."""
     path = folder / "manifest.json"
-    files = {file.name: sha256_of(file) for file in folder.iterdir() if file.is_file()}
-    path.write_text(json.dumps({**json.loads(path.read_text()), "files": files}))
+    described = {**json.loads(path.read_text()), "files": hashes_of(folder)}
+    described.pop("sha256", None)
+    path.write_text(json.dumps({**described, "sha256": hash_of(described)}))

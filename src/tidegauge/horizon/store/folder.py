@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import numpy as np
 
-from tidegauge.engine.store import manifest, write_csv, write_json
+from tidegauge.engine.store import MANIFEST, manifest, plain, write_csv, write_json
 from tidegauge.errors import InputError
 from tidegauge.io import atomic_folder, check_complete, sha256_of
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Decoded = TypeVar("Decoded")
 Result = TypeVar("Result")
 
-_MAX_FILE_BYTES = 2 * 2**30
+_MAX_FILE_BYTES = 2**30
 
 # What a result of each kind may leave in its folder; all of it goes when a new one is written.
 OWNED: Mapping[str, tuple[str, ...]] = {
@@ -116,12 +117,20 @@ def write_folder(
         for file, document in (documents or {}).items():
             write_json(staging / file, document)
         described = manifest(kind=f"horizon/{kind}", inputs=inputs, settings=settings)
-        further = {**(further or {}), "notes": list(notes), "files": _hashes(staging)}
-        write_json(staging / "manifest.json", {**described, **further})
+        described |= {**(further or {}), "notes": list(notes), "files": hashes_of(staging)}
+        write_json(staging / MANIFEST, {**described, "sha256": hash_of(plain(described))})
 
 
-def _hashes(folder: Path) -> dict[str, str]:
-    return {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
+def hashes_of(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file but the manifest, by name."""
+    files = (path for path in sorted(folder.iterdir()) if path.is_file())
+    return {path.name: sha256_of(path) for path in files if path.name != MANIFEST}
+
+
+def hash_of(described: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a manifest's own contents, however they are laid out."""
+    text = json.dumps(described, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -143,8 +152,8 @@ class ResultFolder:
         data = _bytes_of(self.path / name, self.remedy)
         if hashlib.sha256(data).hexdigest() != self.manifest.files.get(name):
             raise InputError(
-                f"{self.path / name}: not the file that manifest.json describes, so it was changed "
-                f"or is of an older version; {self.remedy}"
+                f"{self.path / name}: not the file that {MANIFEST} describes: it was changed; "
+                f"{self.remedy}"
             )
         return data
 
@@ -215,10 +224,14 @@ def _open_result(folder: Path, name: str, kinds: Sequence[str]) -> ResultFolder:
     if not folder.is_dir():
         raise InputError(f"{folder}: not a folder; {remedy}")
     check_complete(folder)
-    path = folder / "manifest.json"
+    path = folder / MANIFEST
     if not path.is_file():
-        raise InputError(f"{folder}: no manifest.json, so nothing that this reads; {remedy}")
-    found = _decode_json(path, _bytes_of(path, remedy), Manifest, remedy)
+        raise InputError(f"{folder}: no {MANIFEST}, so nothing that this reads; {remedy}")
+    data = _bytes_of(path, remedy)
+    found = _decode_json(path, data, Manifest, remedy)
+    described = _decode_json(path, data, dict[str, Any], remedy)
+    if described.pop("sha256", None) != hash_of(described):
+        raise InputError(f"{path}: changed since it was written, or of an older version; {remedy}")
     if found.method not in (kinds or (name,)) or not found.kind.startswith("horizon/"):
         raise InputError(f"{path}: kind={found.kind}: not what is read here; {remedy}")
     return ResultFolder(folder, found, remedy)
@@ -226,13 +239,11 @@ def _open_result(folder: Path, name: str, kinds: Sequence[str]) -> ResultFolder:
 
 def _bytes_of(path: Path, remedy: str) -> bytes:
     try:
-        with open(path, "rb") as handle:
-            data = handle.read(_MAX_FILE_BYTES + 1)
+        if (size := path.stat().st_size) > _MAX_FILE_BYTES:
+            raise InputError(f"{path}: {size:,} bytes are too many; {remedy}")
+        return path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; {remedy}") from error
-    if len(data) > _MAX_FILE_BYTES:
-        raise InputError(f"{path}: larger than {_MAX_FILE_BYTES:,} bytes; {remedy}")
-    return data
 
 
 def _decode_json(path: Path, data: bytes, kind: type[Decoded], remedy: str) -> Decoded:
