@@ -37,7 +37,7 @@ from tidegauge.bench.competitions.osic import prepare as prepare_osic
 from tidegauge.bench.medals import thresholds_from_leaderboard
 from tidegauge.bench.plagiarism import compare_code
 from tidegauge.bench.preparation import simulate_and_prepare
-from tidegauge.bench.run.state import _last_state
+from tidegauge.bench.run.record import _last_state
 from tidegauge.bench.verification import verify
 from tidegauge.cli.main import cli
 from tidegauge.engine.folder_comparison import compare_folders

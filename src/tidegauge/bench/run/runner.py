@@ -16,15 +16,14 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.competitions.base import Thresholds
 from tidegauge.bench.grading import Grade, Report, find_thresholds, grade_submission
 from tidegauge.bench.run.budget import Budget, Deadline
-from tidegauge.bench.run.disk import disk_watched
 from tidegauge.bench.run.isolation import (
     Isolation,
     agent_environment,
@@ -44,10 +43,9 @@ from tidegauge.bench.run.protocol import (
     run_plain,
     run_steps,
 )
-from tidegauge.bench.run.record import finished_record, interrupted_record
-from tidegauge.bench.run.state import RunState
-from tidegauge.bench.run.submissions import Best, Submissions
-from tidegauge.bench.run.workspace import make_workspace, read_agents_file
+from tidegauge.bench.run.record import RunState, finished_record, interrupted_record
+from tidegauge.bench.run.resources import disk_watched
+from tidegauge.bench.run.workspace import Best, Submissions, make_workspace, read_agents_file
 from tidegauge.bench.server import Validator, listen, validating
 from tidegauge.errors import InputError
 from tidegauge.io import append_lines, atomic_write, atomic_write_bytes, make_folder
@@ -90,6 +88,8 @@ class _Work:
     ended: float
     ending: Ending
     validations: int = 0
+    limits: Mapping[str, str] = field(default_factory=dict)
+    memory_kills: int | None = None
 
 
 def run_agent(
@@ -128,7 +128,7 @@ def run_agent(
         if not state.is_kept:
             progress.note("no state folder to write to: if this runner is killed, no record is")
         try:
-            work = _work(run, hold_interrupts)
+            work = _work(run, hold_interrupts, progress)
         except BaseException as error:  # it never started, or was interrupted before it did
             state.forget()
             shutil.rmtree(run.folder, ignore_errors=True)
@@ -209,7 +209,7 @@ def _words(command: str) -> list[str]:
         raise InputError(f"--agent {command!r}: {error}; check the quotes") from None
 
 
-def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
+def _work(run: _Run, hold_interrupts: Callable[[], None], progress: Progress) -> _Work:
     """Start the agent and follow it to its end; once it has started, nothing is raised."""
     options = run.options
     read_only_input = run.isolation.kind != "none"
@@ -239,11 +239,13 @@ def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
                     steps=run.counts_steps,
                 )
             )
-            work = _Work(began, began, Ending("failed"))  # from here on it counts
+            work = _Work(began, began, Ending("failed"), limits=agent.limits)  # now it counts
+            progress.note("limits: " + ", ".join(f"{k} {v}" for k, v in agent.limits.items()))
             run.transcript.write("start", command=options.command, isolation=run.isolation.kind)
             agent.start(options.command)
             work.ending = _follow(run, agent, budget)
             agent.end()
+            work.memory_kills = agent.group.memory_kills()
             work.validations = validator.count()
             hold_interrupts()
     except KeyboardInterrupt:
@@ -405,6 +407,8 @@ def _facts(run: _Run, work: _Work) -> Report:
         "hours_limit": options.limits.hours,
         "steps_limit": options.limits.steps if run.counts_steps else None,
         "resource_limits": asdict(options.resources),
+        "limits_in_force": dict(work.limits),
+        "processes_ended_for_memory": work.memory_kills,
         "validations": work.validations,
         "lost_transcript_events": run.transcript.lost,
         "tokens_count": run.transcript.tokens or _reported_tokens(run),
