@@ -7,6 +7,7 @@ whole lines that concurrent writers cannot interleave.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -112,13 +113,14 @@ def _atomic_handle(
             prefix=f".{path.name}.", suffix=".part", dir=path.parent
         )
     try:
-        with open(descriptor, mode, encoding=encoding, newline=newline) as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.chmod(name, _permissions(path))
-        os.replace(name, path)
-        _flush_to_disk(path.parent)
+        with _full_disks(path):
+            with open(descriptor, mode, encoding=encoding, newline=newline) as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.chmod(name, _permissions(path))
+            os.replace(name, path)
+            _flush_to_disk(path.parent)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
@@ -149,10 +151,11 @@ def atomic_folder(folder: Path | str, *, owned: Sequence[str] = ()) -> Iterator[
     with _refusals(folder):
         staging = Path(tempfile.mkdtemp(prefix=f"{_STAGING_PREFIX}{os.getpid()}-", dir=folder))
     try:
-        yield staging
-        for path in staging.rglob("*"):
-            if path.is_file():
-                _flush_to_disk(path)
+        with _full_disks(folder):
+            yield staging
+            for path in staging.rglob("*"):
+                if path.is_file():
+                    _flush_to_disk(path)
         with _refusals(folder), folder_lock(folder):
             _settle_commit(folder)  # another writer's, killed half-way
             _write_commit_note(folder, staging, owned)
@@ -335,6 +338,22 @@ def _refusals(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"{path}: cannot write there ({reason}); choose another place") from error
+
+
+@contextlib.contextmanager
+def _full_disks(path: Path) -> Iterator[None]:
+    """Turn a disk that is full or fails, while something is written to it, into the user's error.
+
+    Other errors of the system may be of something else that the block does.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+            raise
+        raise InputError(
+            f"{path}: cannot write there ({error.strerror}); make room, or choose another place"
+        ) from error
 
 
 def append_line(path: Path | str, line: str) -> None:

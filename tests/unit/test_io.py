@@ -204,6 +204,24 @@ def test_a_disk_that_is_full_while_appending_tears_no_line(tmp_path: Path) -> No
         subprocess.run(["umount", tmp_path], check=True)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+@pytest.mark.parametrize("write", ["file", "folder"])
+def test_a_disk_that_is_full_while_writing_is_the_users_error(write: str, tmp_path: Path) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "x", tmp_path]).returncode:
+        pytest.skip("may not mount here")
+    try:
+        (tmp_path / "a.txt").write_text("old")
+        with pytest.raises(InputError, match=r"No space left on device\); make room"):  # noqa: PT012
+            if write == "file":
+                with atomic_write(tmp_path / "a.txt") as handle:
+                    handle.write("x" * 100_000)
+            else:
+                write_result(tmp_path, "x" * 100_000)
+        assert contents(tmp_path) == {"a.txt": "old"}
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
 def hostile_commit(folder: Path, outside: Path) -> None:
     """A result folder as an archive could bring it: its commit names and links lead outside."""
     commit = folder / ".tidegauge-commit"

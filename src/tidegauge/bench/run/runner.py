@@ -82,10 +82,13 @@ class _Run:
 
 @dataclass
 class _Work:
-    """What is known of the agent's time when it has ended."""
+    """What is known of the agent's time when it has ended.
+
+    The clock of the machine may be moved meanwhile: only the beginning is taken from it.
+    """
 
     began: float
-    ended: float
+    seconds: float
     ending: Ending
     validations: int = 0
     limits: Mapping[str, str] = field(default_factory=dict)
@@ -239,7 +242,7 @@ def _work(run: _Run, hold_interrupts: Callable[[], None], progress: Progress) ->
                     steps=run.counts_steps,
                 )
             )
-            work = _Work(began, began, Ending("failed"), limits=agent.limits)  # now it counts
+            work = _Work(began, 0.0, Ending("failed"), limits=agent.limits)  # now it counts
             progress.note("limits: " + ", ".join(f"{k} {v}" for k, v in agent.limits.items()))
             run.transcript.write("start", command=options.command, isolation=run.isolation.kind)
             agent.start(options.command)
@@ -256,7 +259,7 @@ def _work(run: _Run, hold_interrupts: Callable[[], None], progress: Progress) ->
         if work is None:
             raise
         work.ending = Ending("failed", detail=f"{type(error).__name__}: {error}")
-    work.ended = time.time()
+    work.seconds = time.monotonic() - budget.began
     run.transcript.write("end", **asdict(work.ending))
     return work
 
@@ -402,8 +405,8 @@ def _facts(run: _Run, work: _Work) -> Report:
         "exit_code": ending.exit_code,
         "exit_detail": ending.detail,
         "started_at": int(work.began * 1000),
-        "completed_at": int(work.ended * 1000),
-        "seconds": round(work.ended - work.began, 3),
+        "completed_at": int((work.began + work.seconds) * 1000),
+        "seconds": round(work.seconds, 3),
         "hours_limit": options.limits.hours,
         "steps_limit": options.limits.steps if run.counts_steps else None,
         "resource_limits": asdict(options.resources),

@@ -208,9 +208,9 @@ def _prior_of(saved: Mapping[str, Any]) -> Prior:
 
 
 def _write_posterior(path: Path, fit: HorizonFit) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # xarray's remarks on netCDF encodings
-        fit.idata.to_netcdf(str(path), engine="h5netcdf", compress=False)
+    found = fit.idata
+    groups = {name: found[name] for name in found.groups()}
+    _write_groups(path, groups, attributes=found.attrs)
 
 
 def _write_estimate(path: Path, result: HorizonResult) -> None:
@@ -226,9 +226,20 @@ def _write_estimate(path: Path, result: HorizonResult) -> None:
     if found.point is not None:
         variables["point_alpha"] = (("agent",), found.point.alpha)
         variables["point_beta"] = (("agent",), found.point.beta)
-    xr.Dataset(variables).to_netcdf(path, group="estimate", engine="h5netcdf")
     design = constant_data_of(result.design)
-    design.to_netcdf(path, group="constant_data", mode="a", engine="h5netcdf")
+    _write_groups(path, {"estimate": xr.Dataset(variables), "constant_data": design})
+
+
+def _write_groups(
+    path: Path, groups: Mapping[str, xr.Dataset], *, attributes: Mapping[str, Any] | None = None
+) -> None:
+    """Write datasets as the groups of one file; in memory first, since HDF5 dies of a full disk."""
+    import xarray as xr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # xarray's remarks on netCDF encodings
+        tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(attributes or {})), **groups})
+        path.write_bytes(tree.to_netcdf(engine="h5netcdf"))
 
 
 def _read_groups(folder: ResultFolder, name: str, groups: Sequence[str]) -> dict[str, xr.Dataset]:
