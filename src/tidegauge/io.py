@@ -11,8 +11,10 @@ import errno
 import gzip
 import hashlib
 import io
+import math
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -27,6 +29,7 @@ _COMMITTING = ".tidegauge-commit"
 _NOTE = ".commit"
 _COMMIT_SECONDS = 1.0  # a handful of renames takes milliseconds
 _MAX_YAML_CHARACTERS = 2**20  # files of options and dates; a longer one takes minutes to parse
+_MAX_YAML_VALUES = 2**20
 _STAGING_PREFIX = ".tidegauge-staging-"
 
 
@@ -67,10 +70,46 @@ def read_yaml(path: Path) -> Any:
             text = handle.read(_MAX_YAML_CHARACTERS + 1)
         if len(text) > _MAX_YAML_CHARACTERS:
             raise ValueError(f"longer than {_MAX_YAML_CHARACTERS:,} characters")
-        return yaml.safe_load(text)
+        found = yaml.safe_load(text)
+        if _expanded_size(found, {}) > _MAX_YAML_VALUES:
+            raise ValueError("its aliases repeat each other without end")
+        return found
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())  # YAML explains itself over several lines
         raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error
+
+
+def _expanded_size(value: Any, known: dict[int, float]) -> float:
+    """Count the values of a document as if every alias were written out; infinite in a circle."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = math.inf
+        items = [*value, *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_expanded_size(item, known) for item in items)
+    return known[id(value)]
+
+
+def read_file(path: Path | str, *, max_bytes: int) -> bytes:
+    """Return the bytes of a file that may come from somebody else.
+
+    Raises
+    ------
+    InputError
+        It is not there, is larger, or is no regular file: a pipe would be waited for for ever.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with open(os.open(path, flags), "rb") as handle:
+            status = os.fstat(handle.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise InputError(f"{path}: not a regular file; replace it by one")
+            if status.st_size > max_bytes:
+                raise InputError(f"{path}: larger than {max_bytes:,} bytes; check the file")
+            return handle.read()
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{path}: {reason}; check the path and its permissions") from error
 
 
 def _stdin() -> io.BufferedReader:

@@ -17,6 +17,7 @@ import msgspec
 from tidegauge.cli.invocation import Invocation, read_invocation
 from tidegauge.cli.options import OutputFolder, json_option, quiet_option
 from tidegauge.errors import InputError
+from tidegauge.io import read_file
 from tidegauge.manifest import MANIFEST, input_sha256
 from tidegauge.progress import SILENT, Progress
 
@@ -109,14 +110,13 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 def _read_manifest(file: Path) -> _Manifest:
     try:
-        with open(file, "rb") as handle:
-            return msgspec.json.decode(handle.read(_MAX_MANIFEST_BYTES), type=_Manifest)
+        return msgspec.json.decode(read_file(file, max_bytes=_MAX_MANIFEST_BYTES), type=_Manifest)
     except msgspec.ValidationError as error:
         raise InputError(
             f"{file}: records no command ({error}); it was made from Python or by an older "
             "version, so make the result once more with the command line"
         ) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except (InputError, ValueError, RecursionError) as error:
         raise InputError(f"{file}: not readable as a manifest ({error}); name one") from error
 
 

@@ -15,12 +15,13 @@ from tidegauge.errors import InputError
 from tidegauge.fvc.forecasters.stack import Blend, Member
 from tidegauge.fvc.recalibration import Calibration
 from tidegauge.fvc.selection import FORECASTERS, FittedModel
-from tidegauge.io import atomic_folder, check_complete, sha256_of
+from tidegauge.io import atomic_folder, check_complete, read_file, sha256_of
 
 FORMAT = "tidegauge-fvc-model"
 VERSION = 1
 _JSON, _ARRAYS = "model.json", "arrays.npz"
 _BLENDS = ("blend", "outlook")
+_MAX_BYTES = 2**30
 
 
 def save_model(model: FittedModel, folder: Path) -> None:
@@ -76,7 +77,7 @@ def load_model(folder: Path) -> FittedModel:
     check_complete(folder)
     content = _read_content(folder / _JSON)
     path = folder / _ARRAYS
-    data = path.read_bytes() if path.is_file() else b""
+    data = read_file(path, max_bytes=_MAX_BYTES) if path.is_file() else b""
     if hashlib.sha256(data).hexdigest() != content.get("sha256"):
         if _read_content(folder / _JSON) != content:
             return load_model(folder)  # another command replaced it meanwhile
@@ -97,9 +98,9 @@ def load_model(folder: Path) -> FittedModel:
 
 def _read_content(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`") from None
+        if not path.is_file():
+            raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`")
+        content = json.loads(read_file(path, max_bytes=_MAX_BYTES))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error}); fit the model again") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:

@@ -21,7 +21,7 @@ import numpy as np
 
 from tidegauge.engine.store import MANIFEST, manifest, plain, write_csv, write_json
 from tidegauge.errors import InputError
-from tidegauge.io import atomic_folder, check_complete, sha256_of
+from tidegauge.io import atomic_folder, check_complete, read_file, sha256_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -239,11 +239,9 @@ def _open_result(folder: Path, name: str, kinds: Sequence[str]) -> ResultFolder:
 
 def _bytes_of(path: Path, remedy: str) -> bytes:
     try:
-        if (size := path.stat().st_size) > _MAX_FILE_BYTES:
-            raise InputError(f"{path}: {size:,} bytes are too many; {remedy}")
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}; {remedy}") from error
+        return read_file(path, max_bytes=_MAX_FILE_BYTES)
+    except InputError as error:
+        raise InputError(f"{error}, or {remedy}") from error
 
 
 def _decode_json(path: Path, data: bytes, kind: type[Decoded], remedy: str) -> Decoded:

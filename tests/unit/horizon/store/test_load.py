@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import pickle
 import shutil
 import threading
@@ -156,6 +157,14 @@ def test_a_fit_replaced_while_it_is_read_is_one_of_the_two(
             stopped.set()
         writer.result()
     assert found == {0, 1}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(spoilt: Path, name: str) -> None:
+    (spoilt / name).unlink()
+    os.mkfifo(spoilt / name)
+    with pytest.raises(InputError, match=name):
+        load(spoilt)
 
 
 def drop_design(folder: Path) -> None:
