@@ -287,7 +287,7 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
         place = [prepared.competition.name, str(prepared.public.parent)]
         passed = [counter, *(bound.fileno() for bound in (unix, *sockets))]
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, *place, *map(str, passed)],
+            [sys.executable, "-m", __name__, *place, str(os.getpid()), *map(str, passed)],
             pass_fds=passed,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -301,12 +301,14 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be the validator of a run: competition, prepared folder, counter, sockets."""
+    """Be the validator of a run: competition, prepared folder, runner, counter, sockets."""
     from tidegauge.bench.competition_folder import open_prepared
     from tidegauge.bench.competitions.registry import get_competition
 
-    name, folder, *numbers = arguments
+    name, folder, runner, *numbers = arguments
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(runner):
+        return  # it was killed while this process started
     import resource  # Unix only
 
     resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_BYTES, _PROCESS_BYTES))

@@ -329,11 +329,7 @@ def append_runs(path: Path | str, records: Sequence[RunRecord]) -> int:
     """
     if str(path).endswith(".gz"):
         raise InputError(f"{path}: lines cannot be appended to gzip; append to a plain file")
-    problems = [
-        f"{path}: {problem}"
-        for record in records
-        for problem in row_faults(msgspec.json.decode(encode_run(record)))
-    ]
+    problems = [f"{path}: {problem}" for record in records for problem in _record_faults(record)]
     if problems:
         raise RunFileError(problems)
 
@@ -344,6 +340,15 @@ def append_runs(path: Path | str, records: Sequence[RunRecord]) -> int:
         ]
 
     return append_lines(path, new_lines)
+
+
+def _record_faults(record: RunRecord) -> Iterator[str]:
+    try:
+        line = encode_run(record)
+    except (ValueError, OverflowError) as error:  # half a surrogate pair, an absurd integer
+        yield f"run {record.run_id!r} cannot be written as JSON ({error}); correct it"
+    else:
+        yield from row_faults(msgspec.json.decode(line))
 
 
 class _RunId(msgspec.Struct):

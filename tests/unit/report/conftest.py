@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from builders import describe_anew
 from sharing import shared_folder
 from tidegauge.engine.store import manifest, write_json
 from tidegauge.horizon import Runs, fit, write_report
@@ -94,6 +95,7 @@ def compare_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     ]
     pd.DataFrame(rows).to_csv(folder / "scores.csv", index=False)
     write_json(folder / "manifest.json", manifest(kind="horizon/compare", inputs={}, settings={}))
+    describe_anew(folder)
     return folder
 
 
@@ -126,6 +128,7 @@ def multiverse_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory
     pd.DataFrame({"family": "chess", **change}).to_csv(folder / "influence.csv", index=False)
     described = manifest(kind="horizon/multiverse", inputs={}, settings={})
     write_json(folder / "manifest.json", described)
+    describe_anew(folder)
     return folder
 
 

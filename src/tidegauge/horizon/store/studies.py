@@ -14,13 +14,7 @@ from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER
 from tidegauge.horizon.methods.registry import BASELINE
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 from tidegauge.horizon.result import HorizonFit, HorizonResult
-from tidegauge.horizon.store.folder import (
-    REMEDY,
-    check_dates,
-    read_manifest,
-    read_table,
-    write_folder,
-)
+from tidegauge.horizon.store.folder import ResultFolder, check_dates, read_result, write_folder
 from tidegauge.horizon.studies.compare import Comparison
 from tidegauge.horizon.studies.effects import choices_table, levels_table
 from tidegauge.horizon.studies.held_out import SUREST
@@ -241,9 +235,9 @@ def read_studies(
     """
     return Studies(
         joint=joint_trend(fit),
-        trends=_read_trends(trend) if trend else None,
-        comparison=_read_comparison(compare) if compare else None,
-        multiverse=_read_multiverse(multiverse) if multiverse else None,
+        trends=read_result(trend, "trend", _read_trends) if trend else None,
+        comparison=read_result(compare, "compare", _read_comparison) if compare else None,
+        multiverse=read_result(multiverse, "multiverse", _read_multiverse) if multiverse else None,
     )
 
 
@@ -260,26 +254,24 @@ def joint_trend(result: HorizonResult) -> StoredTrend | None:
     )
 
 
-def _read_trends(folder: Path) -> StoredTrends:
-    described = read_manifest(folder, "trend")
-
+def _read_trends(folder: ResultFolder) -> StoredTrends:
     def read(
         name: str, texts: tuple[str, ...], *numbers: str, unique: bool = False
     ) -> pd.DataFrame:
-        return read_table(folder / name, texts, numbers, unique=unique, remedy=REMEDY["trend"])
+        return folder.table(name, texts, numbers, unique=unique)
 
     table = read("trends.csv", ("shape", "quantity"), "success", *_ENDS)
     dates = read("trend_dates.csv", ("shape", "work", *_ENDS), "minutes", "success", "never_share")
     levels = [f"q{level:g}" for level in FAN_LEVELS]
     fan = read("trend_fan.csv", ("shape", "date", "kind", "of", "extrapolated"), "success", *levels)
-    check_dates(folder / "trend_fan.csv", fan["date"])
+    check_dates(folder.path / "trend_fan.csv", fan["date"])
     fan["extrapolated"] = fan["extrapolated"] == "True"
     ends = ("difference", "difference_se")
     scores = [f"{k}elpd_{end}" for k in ("", "future_") for end in ends]
     shapes = read("shapes.csv", ("shape",), "weight", "pseudo_bma", *scores, "agents", unique=True)
     measured = ("log2_p50", "log2_p50_sd")
     agents = read("agents.csv", ("agent", "release_date"), *measured, unique=True)
-    check_dates(folder / "agents.csv", agents["release_date"])
+    check_dates(folder.path / "agents.csv", agents["release_date"])
     trends = {
         name: StoredTrend(name, *(part[part["shape"] == name] for part in (table, dates, fan)))
         for name in (*shapes["shape"], STACKED, AVERAGED)
@@ -287,45 +279,30 @@ def _read_trends(folder: Path) -> StoredTrends:
     for trend in trends.values():
         trend.months()  # refuses a table without it
     headline = headline_mixture(len(agents))
-    return StoredTrends(trends, shapes, agents, table, fan, headline, described.notes)
+    return StoredTrends(trends, shapes, agents, table, fan, headline, folder.manifest.notes)
 
 
-def _read_comparison(folder: Path) -> StoredComparison:
-    read_manifest(folder, "compare")
-    remedy = REMEDY["compare"]
+def _read_comparison(folder: ResultFolder) -> StoredComparison:
     ends = [f"{p}{end}" for p in ("p50", "p80") for end in ("", "q0.025", "q0.975")]
     names = ("log_score", "fractional_log_score", "brier", "difference")
     scores = [f"{name}{end}" for name in names for end in ("", "_se")]
     return StoredComparison(
-        horizons=read_table(
-            folder / "compare.csv", ("agent", "method"), ends, unique=False, remedy=remedy
-        ),
-        scores=read_table(
-            folder / "scores.csv", ("by", "method", "best"), scores, unique=False, remedy=remedy
-        ),
+        horizons=folder.table("compare.csv", ("agent", "method"), ends, unique=False),
+        scores=folder.table("scores.csv", ("by", "method", "best"), scores, unique=False),
     )
 
 
-def _read_multiverse(folder: Path) -> StoredMultiverse:
-    read_manifest(folder, "multiverse")
-    remedy = REMEDY["multiverse"]
-
+def _read_multiverse(folder: ResultFolder) -> StoredMultiverse:
     def optional(name: str, texts: tuple[str, ...], *numbers: str) -> pd.DataFrame | None:
-        path = folder / name
-        if not path.is_file() or path.read_bytes().count(b"\n") < 2:  # no rows but the header
-            return None
-        return read_table(path, texts, numbers, unique=False, remedy=remedy)
+        if name not in folder.manifest.files or folder.read(name).count(b"\n") < 2:
+            return None  # not asked for, or no rows but the header
+        return folder.table(name, texts, numbers, unique=False)
 
     effect = ("levels", "typical_factor", "eta_squared", "mean_abs_rate_change")
     effects = optional("choices.csv", ("choice",), *effect)
     choices = () if effects is None else tuple(effects["choice"])
-    horizons = read_table(
-        folder / "multiverse.csv",
-        ("universe", *choices, "agent"),
-        ("p50", "low", "high"),
-        unique=False,
-        remedy=remedy,
-    )
+    texts = ("universe", *choices, "agent")
+    horizons = folder.table("multiverse.csv", texts, ("p50", "low", "high"), unique=False)
     return StoredMultiverse(
         choices=choices,
         horizons=horizons[horizons["p50"].notna() & (horizons["agent"] != "")],

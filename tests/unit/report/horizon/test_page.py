@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import tidegauge.horizon as th
-from builders import agent_row, human_row, write_rows
+from builders import agent_row, describe_anew, human_row, write_rows
 from tidegauge.cli.main import cli
 from tidegauge.errors import InputError
 from tidegauge.horizon import HorizonFit, load, write_report
@@ -255,6 +255,7 @@ def test_folders_of_another_kind_are_refused(
         write_report(tmp_path / "page.html", fit_folder, multiverse=tmp_path / "no")
     copy = Path(shutil.copytree(trend_folder, tmp_path / "trend"))
     (copy / "trend_fan.csv").write_text("date\n")
+    describe_anew(copy)
     with pytest.raises(InputError, match=r"trend_fan.csv: no column"):
         write_report(tmp_path / "page.html", fit_folder, trend=copy)
     assert not (tmp_path / "page.html").exists()
@@ -346,6 +347,7 @@ def test_bad_input_exits_2_and_writes_nothing(
 ) -> None:
     folder = Path(shutil.copytree(exact_folder, tmp_path / "fit"))
     (folder / "diagnostics.json").write_text("{}")
+    describe_anew(folder)
     before = sorted(tmp_path.rglob("*"))
     done = tidegauge("horizon", "report", folder, "--charts", tmp_path / "charts")  # type: ignore[operator]
     assert done.returncode == 2
