@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.stats import norm
 
-from tidegauge.fvc.scans.airways import find_airways
-from tidegauge.fvc.scans.body import find_body
+from tidegauge.fvc.scans.anatomy import find_airways, find_body
 from tidegauge.fvc.scans.grid import (
     FloatArray,
     Labels,

@@ -19,7 +19,7 @@ from tidegauge.fvc.scans import cache as cache_module
 from tidegauge.fvc.scans.cache import scan_features
 from tidegauge.fvc.scans.features import FEATURES, measure_lungs
 from tidegauge.fvc.scans.grid import Spacing
-from tidegauge.fvc.scans.pictures import overlay_png, slice_png
+from tidegauge.fvc.scans.scan import overlay_png, slice_png
 from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
 from tidegauge.fvc.scans.series import ScanError, Volume
 from tidegauge.simulate.phantoms import write_phantom

@@ -1,7 +1,8 @@
-"""Trachea and main bronchi: a chain of small gas sections with tissue all round.
+"""What bounds the lungs: the patient's body, and the airways that lead to them.
 
-The chain begins at the longest run of such sections near the middle of the body and is followed
-both ways. It ends where a bronchus has lung all round it, so it cannot leak.
+Nothing outside the body can be lung. The airways are a chain of small gas sections with tissue all
+round; it begins at the longest run of such sections near the middle of the body, is followed both
+ways, and ends where a bronchus has lung all round it, so it cannot leak.
 """
 
 from __future__ import annotations
@@ -9,19 +10,73 @@ from __future__ import annotations
 import numpy as np
 from scipy import ndimage
 
-from tidegauge.fvc.scans.grid import FloatArray, Labels, Mask, Spacing, part_sizes
+from tidegauge.fvc.scans.grid import FloatArray, Labels, Mask, Spacing, dilated, eroded, part_sizes
+
+_TISSUE_ABOVE_HU = -350.0  # between air and fat with the blurred skin
+_OPENING_MM = 4.0  # table tops, cables, gowns and folds of skin are thinner than twice this
+_PART_SHARE = 0.1  # an arm beside the chest is a part of its own
+_ENCLOSED_DIRECTIONS = 7  # of 8; between arm and chest 6 see tissue, under a hollow back 5
 
 # From the half-way value of gas and tissue down: the loosest that keeps the lumen apart from lung.
 _THRESHOLDS_HU = (-500.0, -600.0, -700.0, -800.0, -850.0, -900.0, -940.0)
 _SECTION_MM2 = (25.0, 700.0)  # a bronchus of 6 mm; a large trachea is 25 x 28 mm
 _WALL_MM = 4.0
-_WALL_ABOVE_HU = (
-    -350.0
-)  # mean around the lumen: mediastinum -100, around a bronchus in the lung -600
+_WALL_ABOVE_HU = -350.0  # mean around it: mediastinum -100, around a bronchus in the lung -600
 _MIDDLE_SHARE = 0.15  # of the body's width, to either side of its middle
 _ROUND_SHARE = 0.5  # of its bounding box that a section fills (a disc 0.79)
 _SHORTEST_MM = 15.0
 _SLANT = 1.0  # mm sideways for each mm down: main bronchi leave at 45 degrees
+
+
+def find_body(hu: FloatArray, spacing_mm: Spacing) -> Mask:
+    """Return tissue that is no furniture, and all that it encloses within a slice.
+
+    A side of the image that cuts the patient closes the body there.
+    """
+    tissue: Mask = hu > _TISSUE_ABOVE_HU
+    core = eroded(tissue, _OPENING_MM, spacing_mm)
+    labels, n = ndimage.label(core)
+    sizes = part_sizes(labels, n)
+    kept = sizes >= max(_PART_SHARE * sizes.max(), 1)
+    solid = tissue & dilated(kept[labels], _OPENING_MM + spacing_mm[1], spacing_mm)
+    seen = np.zeros(solid.shape, dtype=np.int8)
+    walled = _with_cut_sides(solid)
+    for flip_y in (False, True):
+        for flip_x in (False, True):
+            turned = np.flip(walled, _axes(flip_y, flip_x))
+            hits = _hits_diagonal(turned).astype(np.int8)
+            if not flip_x:  # along columns, once for each direction
+                hits += np.logical_or.accumulate(turned, axis=1)
+            if not flip_y:
+                hits += np.logical_or.accumulate(turned, axis=2)
+            seen += np.flip(hits, _axes(flip_y, flip_x))[:, 1:-1, 1:-1]
+    body: Mask = solid | (seen >= _ENCLOSED_DIRECTIONS)
+    return body
+
+
+def _axes(flip_y: bool, flip_x: bool) -> tuple[int, ...]:
+    return (1,) * flip_y + (2,) * flip_x
+
+
+def _with_cut_sides(solid: Mask) -> Mask:
+    """Pad each slice by one pixel: wall between the first and the last tissue at each side."""
+    walled = np.pad(solid, ((0, 0), (1, 1), (1, 1)))
+    for edge in (np.s_[:, 0, 1:-1], np.s_[:, -1, 1:-1], np.s_[:, 1:-1, 0], np.s_[:, 1:-1, -1]):
+        inner = {0: 1, -1: -2}
+        beside = tuple(inner[k] if isinstance(k, int) else k for k in edge)
+        touch = walled[beside]
+        before = np.logical_or.accumulate(touch, axis=1)
+        after = np.logical_or.accumulate(touch[:, ::-1], axis=1)[:, ::-1]
+        walled[edge] = before & after
+    return walled
+
+
+def _hits_diagonal(wall: Mask) -> Mask:
+    """Whether there is wall on the way to the upper left, for each pixel."""
+    hits = wall.copy()
+    for row in range(1, wall.shape[1]):
+        hits[:, row, 1:] |= hits[:, row - 1, :-1]
+    return hits
 
 
 def find_airways(hu: FloatArray, body: Mask, spacing_mm: Spacing) -> Mask:
