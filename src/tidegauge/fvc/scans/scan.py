@@ -43,11 +43,17 @@ class Scan:
     measured: Measured
 
     @property
-    def side_volumes_ml(self) -> dict[str, float]:
-        """Volumes of the right and of the left lung, as far as the scan shows them."""
+    def volumes_ml(self) -> dict[str, float | None]:
+        """Volumes of both lungs, the right and the left, as far as the scan shows them.
+
+        None where it cannot be trusted.
+        """
+        sides = {"": (RIGHT, LEFT), "right_": (RIGHT,), "left_": (LEFT,)}
         return {
-            name: np.count_nonzero(self.lungs.side == side) * self.lungs.voxel_ml
-            for name, side in (("right", RIGHT), ("left", LEFT))
+            f"{name}lung_volume_ml": None
+            if self.measured.is_refused
+            else float(np.isin(self.lungs.side, of).sum()) * self.lungs.voxel_ml
+            for name, of in sides.items()
         }
 
     def mask(self) -> NDArray[np.bool_]:
@@ -63,8 +69,7 @@ class Scan:
         values = self.measured.values
         return {
             "trusted": not self.measured.is_refused,
-            "lung_volume_ml": round(self.lungs.volume_ml, 1),
-            **{f"{k}_lung_volume_ml": round(v, 1) for k, v in self.side_volumes_ml.items()},
+            **{k: None if v is None else round(v, 1) for k, v in self.volumes_ml.items()},
             "features": {k: v if np.isfinite(v) else None for k, v in values.items()},
             "units": {name: feature.unit for name, feature in FEATURES.items()},
             "warnings": [
@@ -175,9 +180,10 @@ def scan_to_folder(task: ScanTask) -> tuple[list[str], list[str]]:
 
 
 def _lines(one: Scan) -> list[str]:
-    volumes = {"both": one.lungs.volume_ml, **one.side_volumes_ml}
+    names = ("both lungs", "right lung", "left lung")
     rows = [
-        (f"{name} lung{'s' * (name == 'both')}", f"{ml:,.0f} ml") for name, ml in volumes.items()
+        (name, "missing" if ml is None else f"{ml:,.0f} ml")
+        for name, ml in zip(names, one.volumes_ml.values(), strict=True)
     ]
     rows += [
         (name, f"{value:.4g} {FEATURES[name].unit}" if np.isfinite(value) else "missing")

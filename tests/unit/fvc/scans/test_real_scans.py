@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tidegauge.fvc.scans.dicom import read_scan
 from tidegauge.fvc.scans.features import measure_lungs
-from tidegauge.fvc.scans.plausibility import check_lungs
+from tidegauge.fvc.scans.plausibility import Effect, check_lungs
 from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
 from tidegauge.fvc.scans.series import ScanError, Volume
 
@@ -133,9 +133,27 @@ def test_an_image_that_cuts_the_chest_shows_the_lungs_that_are_in_it(ct: Path, n
     assert dice(found.mask, lungs[inner]) >= 0.99
 
 
-@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("name", [*MASKED, "ID00007", "a0001_soft"])
 def test_the_abdomen_alone_is_refused(ct: Path, name: str) -> None:
-    volume, truth = masked(ct, name)
-    last = np.flatnonzero(truth.any(axis=(1, 2)))[-1]
-    with pytest.raises(ScanError, match="no lungs found"):
-        segment_lungs(Volume(volume.hu[last - 1 :], volume.spacing_mm))
+    """With no lung, with the costophrenic recess, and with up to a third of the lungs."""
+    volume = masked(ct, name)[0] if name in MASKED else osic(ct, name)
+    areas = segment_lungs(volume).mask.sum(axis=(1, 2))
+    below = areas[::-1].cumsum()[::-1] / areas.sum()
+    for share in (0.0, 0.01, 0.03, 0.07, 0.15, 0.3):
+        first = int(np.argmax(below <= share))
+        part = Volume(volume.hu[first:], volume.spacing_mm)
+        try:
+            refused = measure_lungs(part, segment_lungs(part)).is_refused
+        except ScanError as error:
+            refused = "no lungs found" in str(error)
+        assert refused, f"{below[first]:.1%} of the lungs"
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_lungs_cut_short_at_the_apex_lose_their_size_only(ct: Path, name: str) -> None:
+    volume, _ = masked(ct, name)
+    areas = segment_lungs(volume).mask.sum(axis=(1, 2))
+    first = int(np.argmax(areas.cumsum() > 0.1 * areas.sum()))
+    part = Volume(volume.hu[first:], volume.spacing_mm)
+    found = check_lungs(part, segment_lungs(part))
+    assert [(one.name, one.effect) for one in found] == [("cut_off", Effect.SIZE)]
