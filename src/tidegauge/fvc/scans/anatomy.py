@@ -10,12 +10,17 @@ from __future__ import annotations
 import numpy as np
 from scipy import ndimage
 
+from tidegauge.arrays import IntArray
 from tidegauge.fvc.scans.grid import FloatArray, Labels, Mask, Spacing, dilated, eroded, part_sizes
+from tidegauge.fvc.scans.series import AIR_HU
 
 _TISSUE_ABOVE_HU = -350.0  # between air and fat with the blurred skin
 _OPENING_MM = 4.0  # table tops, cables, gowns and folds of skin are thinner than twice this
 _PART_SHARE = 0.1  # an arm beside the chest is a part of its own
 _ENCLOSED_DIRECTIONS = 7  # of 8; between arm and chest 6 see tissue, under a hollow back 5
+_CHORD_TISSUE_SHARE = (
+    0.1  # median 0.04 where the field's edge cuts lung, 0.4 where it cuts the table
+)
 
 # From the half-way value of gas and tissue down: the loosest that keeps the lumen apart from lung.
 _THRESHOLDS_HU = (-500.0, -600.0, -700.0, -800.0, -850.0, -900.0, -940.0)
@@ -28,10 +33,41 @@ _SHORTEST_MM = 15.0
 _SLANT = 1.0  # mm sideways for each mm down: main bronchi leave at 45 degrees
 
 
-def find_body(hu: FloatArray, spacing_mm: Spacing) -> Mask:
+def field_of_view(hu: FloatArray) -> Mask:
+    """Return what was scanned: all but the padding around it, and voxels half padding."""
+    padding: Mask = hu <= AIR_HU
+    outside = np.zeros_like(padding)
+    for axis in (1, 2):
+        for flip in (np.s_[:], np.s_[:, ::-1, ::-1]):
+            outside[flip] |= np.logical_and.accumulate(padding[flip], axis=axis)
+    return ~_with_neighbours(outside)
+
+
+def edge_of_field(field: Mask) -> Mask:
+    """Return the outermost voxels of what was scanned, within each slice."""
+    outside = np.pad(~field, ((0, 0), (1, 1), (1, 1)), constant_values=True)
+    return field & _with_neighbours(outside)[:, 1:-1, 1:-1]
+
+
+def _with_neighbours(mask: Mask) -> Mask:
+    """Return a mask and the voxels beside it in its slices."""
+    out = mask.copy()
+    out[:, 1:] |= mask[:, :-1]
+    out[:, :-1] |= mask[:, 1:]
+    out[:, :, 1:] |= mask[:, :, :-1]
+    out[:, :, :-1] |= mask[:, :, 1:]
+    return out
+
+
+def find_body(hu: FloatArray, field: Mask, gas_below_hu: float, spacing_mm: Spacing) -> Mask:
     """Return tissue that is no furniture, and all that it encloses within a slice.
 
-    A side of the image that cuts the patient closes the body there.
+    Parameters
+    ----------
+    field : Mask
+        Where it ends within the patient, its edge closes the body.
+    gas_below_hu : float
+        Air around the patient is below, lung above.
     """
     tissue: Mask = hu > _TISSUE_ABOVE_HU
     core = eroded(tissue, _OPENING_MM, spacing_mm)
@@ -40,7 +76,7 @@ def find_body(hu: FloatArray, spacing_mm: Spacing) -> Mask:
     kept = sizes >= max(_PART_SHARE * sizes.max(), 1)
     solid = tissue & dilated(kept[labels], _OPENING_MM + spacing_mm[1], spacing_mm)
     seen = np.zeros(solid.shape, dtype=np.int8)
-    walled = _with_cut_sides(solid)
+    walled = solid | _cut_sides(solid, hu > gas_below_hu, edge_of_field(field))
     for flip_y in (False, True):
         for flip_x in (False, True):
             turned = np.flip(walled, _axes(flip_y, flip_x))
@@ -49,7 +85,7 @@ def find_body(hu: FloatArray, spacing_mm: Spacing) -> Mask:
                 hits += np.logical_or.accumulate(turned, axis=1)
             if not flip_y:
                 hits += np.logical_or.accumulate(turned, axis=2)
-            seen += np.flip(hits, _axes(flip_y, flip_x))[:, 1:-1, 1:-1]
+            seen += np.flip(hits, _axes(flip_y, flip_x))
     body: Mask = solid | (seen >= _ENCLOSED_DIRECTIONS)
     return body
 
@@ -58,17 +94,40 @@ def _axes(flip_y: bool, flip_x: bool) -> tuple[int, ...]:
     return (1,) * flip_y + (2,) * flip_x
 
 
-def _with_cut_sides(solid: Mask) -> Mask:
-    """Pad each slice by one pixel: wall between the first and the last tissue at each side."""
-    walled = np.pad(solid, ((0, 0), (1, 1), (1, 1)))
-    for edge in (np.s_[:, 0, 1:-1], np.s_[:, -1, 1:-1], np.s_[:, 1:-1, 0], np.s_[:, 1:-1, -1]):
-        inner = {0: 1, -1: -2}
-        beside = tuple(inner[k] if isinstance(k, int) else k for k in edge)
-        touch = walled[beside]
-        before = np.logical_or.accumulate(touch, axis=1)
-        after = np.logical_or.accumulate(touch[:, ::-1], axis=1)[:, ::-1]
-        walled[edge] = before & after
-    return walled
+def _cut_sides(solid: Mask, not_gas: Mask, edge: Mask) -> Mask:
+    """Return the stretches of the field's edge that run through lung, from tissue to tissue."""
+    cut = np.zeros_like(solid)
+    for index in np.flatnonzero((solid & edge).any(axis=(1, 2))):
+        rows, columns = np.nonzero(edge[index])
+        y, x = (at - (at.min() + at.max()) / 2 for at in (rows, columns))
+        order = np.argsort(np.arctan2(y, x))
+        at_tissue = np.flatnonzero(solid[index][rows[order], columns[order]])
+        ends = [*at_tissue[1:], at_tissue[0] + len(order)]
+        for start, stop in zip(at_tissue, ends, strict=True):
+            stretch = order[np.arange(start, stop + 1) % len(order)]
+            at = rows[stretch], columns[stretch]
+            if not_gas[index][at].mean() > 0.5 and _cuts_lung(*at, solid[index]):
+                cut[index][at] = True
+    return cut
+
+
+def _cuts_lung(rows: IntArray, columns: IntArray, solid: Mask) -> bool:
+    """Tell lung that the edge of the field cuts from foam of the table, which is as light.
+
+    A straight side of the image, from tissue to tissue, cuts the patient. Any other stretch of the
+    edge must not pass under the patient from side to side, and between it and its chord must be
+    lung: between one through the table and its chord lies the patient's back.
+    """
+    from skimage.draw import polygon
+
+    if np.ptp(rows) == 0 or np.ptp(columns) == 0:
+        return True
+    body = np.flatnonzero(solid.any(axis=0))
+    right, left = np.quantile(body, (0.5 - _MIDDLE_SHARE, 0.5 + _MIDDLE_SHARE))
+    if columns.min() < right and columns.max() > left:
+        return False
+    between = solid[polygon(rows, columns, solid.shape)]
+    return bool(np.count_nonzero(between) <= _CHORD_TISSUE_SHARE * between.size)
 
 
 def _hits_diagonal(wall: Mask) -> Mask:

@@ -13,6 +13,7 @@ from enum import Enum
 import numpy as np
 from scipy import ndimage
 
+from tidegauge.fvc.scans.anatomy import edge_of_field, field_of_view
 from tidegauge.fvc.scans.grid import Mask, dilated, eroded, part_sizes, smoothed
 from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs
 from tidegauge.fvc.scans.series import Volume
@@ -190,7 +191,7 @@ def _not_whole(volume: Volume, lungs: Lungs) -> Iterator[Finding]:
     if cut:
         text = f"the scan ends within the lungs at the {' and '.join(cut)}"
         yield Finding("cut_off", text, Effect.SIZE)
-    sides = (lungs.mask[:, 0], lungs.mask[:, -1], lungs.mask[:, :, 0], lungs.mask[:, :, -1])
-    at_edge_ml = sum(np.count_nonzero(side) for side in sides) * lungs.voxel_ml
+    at_edge = lungs.mask & edge_of_field(field_of_view(lungs.hu))
+    at_edge_ml = np.count_nonzero(at_edge) * lungs.voxel_ml
     if at_edge_ml > _EDGE_ML:
         yield Finding("cut_at_side", "the image cuts through the lungs", Effect.SIZE)

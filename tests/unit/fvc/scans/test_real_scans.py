@@ -133,6 +133,33 @@ def test_an_image_that_cuts_the_chest_shows_the_lungs_that_are_in_it(ct: Path, n
     assert dice(found.mask, lungs[inner]) >= 0.99
 
 
+@pytest.mark.parametrize("name", MASKED)
+def test_a_circle_of_view_that_cuts_the_chest_is_said(ct: Path, name: str) -> None:
+    """Lung that meets the padding around the circle is lung, and its size is not known."""
+    volume, _ = masked(ct, name)
+    lungs = segment_lungs(volume).mask
+    rows, columns = (np.flatnonzero(lungs.any(axis=axes)) for axes in ((0, 2), (0, 1)))
+    y, x = np.ogrid[: volume.hu.shape[1], : volume.hu.shape[2]]
+    radius = np.hypot(y - (rows[0] + rows[-1]) / 2, x - (columns[0] + columns[-1]) / 2)
+    field = radius <= np.ptp(columns) / 2
+    part = Volume(np.where(field, volume.hu, -1024).astype(np.int16), volume.spacing_mm)
+    found = segment_lungs(part)
+    assert dice(found.mask, lungs & field) >= 0.98
+    findings = [(one.name, one.effect) for one in check_lungs(part, found)]
+    assert findings == [("cut_at_side", Effect.SIZE)]
+
+
+def test_the_table_under_a_cut_patient_is_not_lung(ct: Path) -> None:
+    """Foam of the table is as light as lung, and meets the sides of the image too."""
+    volume = osic(ct, "ID00419")
+    lungs = segment_lungs(volume).mask
+    columns = np.flatnonzero(lungs.any(axis=(0, 1)))
+    tenth = int(0.1 * np.ptp(columns))
+    inner = np.s_[:, :, columns[0] + tenth : columns[-1] - tenth]
+    found = segment_lungs(Volume(volume.hu[inner].copy(), volume.spacing_mm))
+    assert dice(found.mask, lungs[inner]) >= 0.99
+
+
 @pytest.mark.parametrize("name", [*MASKED, "ID00007", "a0001_soft"])
 def test_the_abdomen_alone_is_refused(ct: Path, name: str) -> None:
     """With no lung, with the costophrenic recess, and with up to a third of the lungs."""
