@@ -186,6 +186,9 @@ def _not_whole(volume: Volume, lungs: Lungs) -> Iterator[Finding]:
     if (n := len(volume.hu)) < _FEWEST_SLICES:
         yield Finding("few_slices", f"{n} slices cannot tell a volume", Effect.SIZE)
         return
+    if not volume.is_spaced:
+        text = "nothing says how far apart the slices are; their thickness is taken"
+        yield Finding("distance_unknown", text, Effect.SIZE)
     if volume.missing_mm > 0:
         yield Finding("gap", f"{volume.missing_mm:.0f} mm have no slice", Effect.SIZE)
     if cut:

@@ -119,6 +119,12 @@ def test_a_gap_costs_size_only(volume: Volume, lungs: Lungs) -> None:
     assert [(f.name, f.effect) for f in check_lungs(torn, lungs)] == [("gap", Effect.SIZE)]
 
 
+def test_slices_at_an_unknown_distance_cost_size_only(volume: Volume, lungs: Lungs) -> None:
+    counted = replace(volume, is_spaced=False)
+    found = [(f.name, f.effect) for f in check_lungs(counted, lungs)]
+    assert found == [("distance_unknown", Effect.SIZE)]
+
+
 @pytest.mark.parametrize(
     ("volume_ml", "person", "expected"),
     [
