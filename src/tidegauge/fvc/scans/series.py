@@ -304,7 +304,8 @@ def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Imag
     step_mm = float(np.median(gaps))
     is_torn = (gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM)
     runs = np.split(np.arange(len(heights)), np.flatnonzero(is_torn) + 1)
-    kept = np.concatenate([run for run in runs if len(run) >= min(_STRAY_SLICES + 1, len(hu))])
+    fewest = min(_STRAY_SLICES + 1, max(map(len, runs)))
+    kept = np.concatenate([run for run in runs if len(run) >= fewest])
     if n_lost := len(heights) - len(kept):
         warnings.append(f"{n_lost} slices far from the others are left out")
         hu, heights = hu[kept], heights[kept]

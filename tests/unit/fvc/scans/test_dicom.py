@@ -270,6 +270,15 @@ def test_a_frame_of_one_value_is_air(
     assert (volume.hu[frame] == -1024).all()
 
 
+def test_pairs_of_slices_far_apart_are_all_kept(tmp_path: Path, hu: NDArray[np.int16]) -> None:
+    def edit(dataset: Dataset, index: int) -> None:
+        dataset.ImagePositionPatient = [0, 0, -2.0 * index - 100 * (index // 2)]
+
+    volume = read_scan(write_slices(tmp_path / "scan", hu, edit))
+    np.testing.assert_array_equal(volume.hu, hu)
+    assert volume.missing_mm > 0
+
+
 def test_a_slice_far_from_all_others_is_left_out(tmp_path: Path, hu: NDArray[np.int16]) -> None:
     def edit(dataset: Dataset, index: int) -> None:
         if index == 5:
