@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.fvc.scans.anatomy import field_of_view
 from tidegauge.fvc.scans.dicom import read_scan
 from tidegauge.fvc.scans.features import FEATURES, Measured, measure_lungs
+from tidegauge.fvc.scans.grid import box_of
 from tidegauge.fvc.scans.plausibility import Effect, Person, check_volume
 from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
 from tidegauge.fvc.scans.series import Volume
@@ -121,6 +123,7 @@ def write_scan(one: Scan, out: Path) -> None:
 
 def overlay_png(volume: Volume, lungs: Lungs, *, width_px: int = 240) -> bytes:
     """Return twelve slices from apex to base as PNG, the patient's right at the left."""
+    volume, lungs = _within_frame(volume, lungs)
     shown = np.flatnonzero(lungs.mask.any(axis=(1, 2)))
     picked = np.rint(np.linspace(shown[0], shown[-1], _COLUMNS * _ROWS)).astype(int)
     tiles = [_tile(volume, lungs, index, width_px) for index in picked]
@@ -130,8 +133,19 @@ def overlay_png(volume: Volume, lungs: Lungs, *, width_px: int = 240) -> bytes:
 
 def slice_png(volume: Volume, lungs: Lungs, *, width_px: int = 240) -> bytes:
     """Return the slice that shows most of the lungs as PNG."""
+    volume, lungs = _within_frame(volume, lungs)
     index = int(np.argmax(lungs.mask.sum(axis=(1, 2))))
     return _png(_tile(volume, lungs, index, width_px))
+
+
+def _within_frame(volume: Volume, lungs: Lungs) -> tuple[Volume, Lungs]:
+    """Leave the frame around what was scanned out of the picture."""
+    field = field_of_view(lungs.hu)
+    rows, columns = (
+        slice(at.start * block, at.stop * block)
+        for at, block in zip(box_of(field), lungs.blocks[1:], strict=True)
+    )
+    return replace(volume, hu=volume.hu[:, rows, columns]), lungs.within(field)
 
 
 def _tile(volume: Volume, lungs: Lungs, index: int, width_px: int) -> Grey:

@@ -294,6 +294,17 @@ def test_an_id_that_names_another_folder_has_no_scan(fifty_scans: Path, patient:
     assert scan_features(fifty_scans, [patient], workers=1).table.iloc[0].isna().all()
 
 
+def test_a_frame_is_not_drawn(drawn: Phantom) -> None:
+    volume = volume_of(drawn)
+    wide = np.pad(volume.hu, ((0, 0), (60, 60), (80, 80)), constant_values=-1024)
+    framed = Volume(wide, volume.spacing_mm)
+    sizes = [
+        Image.open(io.BytesIO(slice_png(one, segment_lungs(one)))).size for one in (volume, framed)
+    ]
+    # A pixel of the working grid at each side counts as half frame.
+    assert sizes[1] == pytest.approx(sizes[0], abs=8)
+
+
 def test_slices_show_grey_and_the_outlines_of_both_lungs(drawn: Phantom) -> None:
     volume = volume_of(drawn)
     lungs = segment_lungs(volume)
