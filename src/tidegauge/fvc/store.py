@@ -18,7 +18,7 @@ from tidegauge.fvc.selection import FORECASTERS, FittedModel
 from tidegauge.io import atomic_folder, check_complete, read_file, sha256_of
 
 FORMAT = "tidegauge-fvc-model"
-VERSION = 1
+VERSION = 2
 _JSON, _ARRAYS = "model.json", "arrays.npz"
 _BLENDS = ("blend", "outlook")
 _MAX_BYTES = 2**30
@@ -50,8 +50,8 @@ def _pack(name: str, blend: Blend, arrays: dict[str, Any]) -> dict[str, Any]:
     for i, member in enumerate(blend.members):
         state = member.fitted.state()
         arrays |= {f"{name}.{i}.{key}": np.asarray(value) for key, value in state.items()}
-        calibration = asdict(member.calibration)
-        members.append({"name": member.name, "calibration": calibration, "arrays": sorted(state)})
+        calibrations = [asdict(one) for one in (member.calibration, *member.by_visits)]
+        members.append({"name": member.name, "calibrations": calibrations, "arrays": sorted(state)})
     return {"members": members, "weights": list(blend.weights)}
 
 
@@ -60,7 +60,8 @@ def _unpack(name: str, entry: dict[str, Any], arrays: Any) -> Blend:
     for i, one in enumerate(entry["members"]):
         state = {key: arrays[f"{name}.{i}.{key}"] for key in one["arrays"]}
         fitted = FORECASTERS[one["name"]].restore(state)
-        members.append(Member(one["name"], fitted, Calibration(**one["calibration"])))
+        first, *more = (Calibration(**values) for values in one["calibrations"])
+        members.append(Member(one["name"], fitted, first, tuple(more)))
     return Blend(tuple(members), tuple(float(w) for w in entry["weights"]))
 
 
