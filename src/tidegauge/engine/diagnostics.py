@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tidegauge.engine.arviz_import import quiet_arviz
 
 if TYPE_CHECKING:
     import arviz as az
@@ -182,7 +183,6 @@ def leave_one_out_weights(log_likelihood: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _arviz() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+    with quiet_arviz():
         import arviz as az
     return az

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.arviz_import import quiet_arviz
 from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
@@ -232,7 +233,6 @@ def _verdict(row: Mapping[Any, Any], likelihood: float) -> str:
 
 
 def _arviz() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+    with quiet_arviz():
         import arviz as az
     return az
