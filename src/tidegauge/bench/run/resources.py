@@ -118,6 +118,8 @@ def _make_group(place: Path, resources: Resources) -> ControlGroup:
     try:
         offered = set((place / "cgroup.controllers").read_text().split())
         controllers = sorted({name.partition(".")[0] for name in wanted} & offered)
+        if not controllers:
+            return ControlGroup()
         missing = set(controllers) - set((place / "cgroup.subtree_control").read_text().split())
         if missing:
             with contextlib.suppress(OSError):

@@ -34,9 +34,15 @@ def made_hierarchy(folder: Path, *, offered: str, delegated: str = "") -> Path:
 
 
 @pytest.fixture(autouse=True)
-def plain_folders_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def plain_folders_stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The kernel removes a group with its files; a folder with files in it stays."""
-    monkeypatch.setattr(module, "_remove_group", lambda group: None)
+    remove = module._remove_group
+
+    def unless_made(group: ControlGroup) -> None:
+        if group.folder is None or not group.folder.is_relative_to(tmp_path):
+            remove(group)
+
+    monkeypatch.setattr(module, "_remove_group", unless_made)
 
 
 def test_every_limit_is_set_for_the_run_where_all_controllers_are_there(tmp_path: Path) -> None:
@@ -133,10 +139,7 @@ def test_a_real_group_ends_with_all_its_processes(real_group: ControlGroup) -> N
             pass
 
 
-def test_the_limit_of_memory_is_the_runs_where_a_group_can_be_made(
-    run_it: RunIt, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.undo()
+def test_the_limit_of_memory_is_the_runs_where_a_group_can_be_made(run_it: RunIt) -> None:
     with control_group(ALL) as group:
         if "memory.max" not in group.limits:
             pytest.skip("no control group with memory can be made here")
