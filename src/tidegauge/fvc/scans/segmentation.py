@@ -262,7 +262,7 @@ def _parted(lungs: Mask, scan: _Scan) -> NDArray[np.uint8]:
             seeds = np.where(labels == pair[0], RIGHT, np.where(labels == pair[1], LEFT, 0))
             break
     else:  # a single lung
-        middle = np.flatnonzero(coarse.any(axis=(0, 1))).mean()
+        middle = np.flatnonzero(lungs.any(axis=(0, 1))).mean() / x
         seeds[:] = RIGHT if middle < columns.mean() else LEFT
     nearest = ndimage.distance_transform_edt(
         seeds == 0, sampling=mm, return_distances=False, return_indices=True
