@@ -74,7 +74,8 @@ def full_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> P
     """A short fit of the full model with many of its options on."""
 
     def make(folder: Path) -> None:
-        options = {"human_scale": "source", "pooling": "lab", "trend": "kink", "rounding": True}
+        options = {"human_scale": "source", "pooling": "lab", "trend": "kink"}
+        options |= {"scores": "continuous", "cells": "binomial"}
         choice = make_model("full", **options)
         fit(dated_runs, choice, draws=60, tune=80, chains=2, seed=3).save(folder)
 

@@ -99,7 +99,7 @@ def test_a_changed_input_is_refused_until_the_original_is_given(call: Call, here
 
 def test_a_sampled_fit_comes_back_within_monte_carlo_error(call: Call, here: Path) -> None:
     call("horizon", "fit", "runs.jsonl", "--out", "fit", *SMALL, "--seed", 1)
-    call("horizon", "fit", "runs.jsonl", "--out", "other", *SMALL, "--seed", 2)
+    call("horizon", "fit", "runs.jsonl", "--out", "other", *SMALL, "--seed", 5)
     # The results of another seed under the manifest of the first: unlike in every number.
     shutil.copy(here / "fit" / "manifest.json", here / "other" / "manifest.json")
     done = call("rerun", "other", "--json")

@@ -98,7 +98,7 @@ class LengthCheck:
         """Fail where the lengths follow the agents' failures more than people's times."""
         detail = (
             f"rank correlation of the lengths of {self.n_tasks} tasks with human_minutes "
-            f"{self.with_people:.2f}, with the agents' failures {self.with_failures:.2f}"
+            f"{self.with_people:.2f}, with failures of agents {self.with_failures:.2f}"
         )
         return Check("lengths_follow_people", self.with_people >= self.with_failures, detail)
 

@@ -34,7 +34,9 @@ def add_agents(
         else priors.beta.to_pymc("beta", dims="agent")
     )
     # Its own prior is one of the logit alpha + beta m at a task of m log2 minutes.
-    centre = priors.alpha.mu - beta * prior_length(design, options)
+    centre, length = priors.alpha.mu, prior_length(design, options)
+    if length != 0:
+        centre = centre - beta * length
     spread = pt.full((len(design.agents),), priors.alpha.sd)
     joint = in_joint_prior(design, options)
     if joint.any():

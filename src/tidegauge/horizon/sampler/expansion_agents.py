@@ -179,6 +179,9 @@ def _link(covariance: FloatArray, values: FloatArray, shared: _Shared) -> tuple[
     """
     variance, rotation = np.linalg.eigh((covariance + covariance.T) / 2)
     variance = np.clip(variance, *_VARIANCES)
+    # Eigenvectors have no sign of their own: the largest entry of each shall be positive.
+    largest = np.abs(rotation).argmax(axis=0)
+    rotation = rotation * np.sign(rotation[largest, np.arange(largest.size)])
     pull = rotation.T @ (values - shared.mean) * variance / shared.sd**2
     location = values + rotation @ np.clip(pull, -_FARTHEST, _FARTHEST)
     precision = np.where(shared.is_group, 0.0, shared.prior_sd**-2.0)[~shared.is_bending]

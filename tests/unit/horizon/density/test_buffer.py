@@ -46,7 +46,8 @@ def test_compiled_reader_finds_every_section_by_its_name(packed: np.ndarray) -> 
         **{f"interval_{name}": part for name, part in data.intervals._asdict().items()},
         **{f"failed_{name}": part for name, part in data.failed._asdict().items()},
         **{name: part for name, part in data._asdict().items() if name in b.SECTIONS},
-        **expansion._asdict(),
+        **{f"cell_{name}": part for name, part in data.cells._asdict().items()},
+        **b.Expansion(*expansion[:-2], *(b.Link(*link) for link in expansion[-2:])).sections(),
     }
     assert set(read) == set(b.SECTIONS)
     for name, part in read.items():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from designs import draw_design, usual_truth
-from tidegauge.horizon.sampler import expansion
+from tidegauge.horizon.model.options import DEFAULT_PRIORS, FULL
+from tidegauge.horizon.sampler import expansion_agents
 from tidegauge.horizon.sampler.target import start_reference
 
 
@@ -15,14 +16,19 @@ def test_rounding_errors_of_linear_algebra_do_not_reach_the_coordinates(
 ) -> None:
     rng = np.random.default_rng(3)
     design = draw_design(usual_truth(rng, n_agents=10, n_tasks=90, n_families=3), rng)
-    first = start_reference(design)
-    plain = expansion.inverse_root
+    first = start_reference(design, DEFAULT_PRIORS, FULL).expansion
+    plain, eigh = expansion_agents.sequential, np.linalg.eigh
 
-    def by_another_library(precision: expansion.FloatArray) -> expansion.FloatArray:
-        root = plain(precision)
-        return root * (1 + rng.choice([-1e-14, 0, 1e-14], root.shape))
+    def off(values: np.ndarray) -> np.ndarray:
+        return values * (1 + rng.choice([-1e-14, 0, 1e-14], values.shape))
 
-    monkeypatch.setattr(expansion, "inverse_root", by_another_library)
-    second = start_reference(design)
-    for one, other in zip(first.expansion, second.expansion, strict=True):
-        np.testing.assert_array_equal(one, other)
+    monkeypatch.setattr(expansion_agents, "sequential", lambda *given: off(plain(*given)))
+
+    def other_signs(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = eigh(matrix)
+        return off(values), off(vectors) * rng.choice([-1, 1], values.size)
+
+    monkeypatch.setattr(np.linalg, "eigh", other_signs)
+    second = start_reference(design, DEFAULT_PRIORS, FULL).expansion
+    for name, part in first.sections().items():
+        np.testing.assert_array_equal(part, second.sections()[name], err_msg=name)
