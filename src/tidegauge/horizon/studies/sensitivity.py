@@ -21,7 +21,14 @@ from tidegauge.arrays import FloatArray
 from tidegauge.engine.arviz_import import quiet_arviz
 from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.engine.parallel import parallel_map
-from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
+from tidegauge.engine.priors import (
+    Prior,
+    half_cauchy,
+    half_normal,
+    log_normal,
+    normal,
+    truncated_normal,
+)
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.horizons.estimate import Estimate
 from tidegauge.horizon.horizons.quantities import extrapolation_limits
@@ -62,8 +69,11 @@ ALTERNATIVES: Mapping[str, tuple[Prior, ...]] = {
     "beta": (truncated_normal(-0.5, 3, upper=0),),
     "delta_estimate": (normal(0, 2),),
     "noise_growth": (normal(0, 0.3),),
-    "sigma_residual_family": (half_normal(1), half_normal(4)),
-    "sigma_residual_task": (half_normal(1), half_normal(4)),
+    "sigma_residual_family": (half_normal(0.75), half_normal(3)),
+    "sigma_residual_task": (half_normal(0.75), half_normal(3)),
+    "phi": (log_normal(1.5, 2),),
+    "mu_slope": (normal(-0.5, 1.4),),
+    "mu_lapse": (normal(-4, 2),),
     "sigma_discrimination": (half_normal(1),),
 }
 

@@ -28,9 +28,14 @@ _METHODS = {
 }
 # What an option adds, in one sentence each.
 _OPTIONS: Mapping[tuple[str, Any], str] = {
-    ("residual", "task"): "Tasks have a difficulty beyond their length, in logits.",
-    ("residual", "family"): "Tasks and their families have a difficulty beyond their length, in "
-    "logits.",
+    ("residual", "task"): "To agents tasks are longer or shorter than to people, each by its own "
+    "factor: a difficulty beyond their length.",
+    ("residual", "family"): "To agents tasks are longer or shorter than to people, each task and "
+    "each family by its own factor: a difficulty beyond their length.",
+    ("cells", "beta_binomial"): "Runs of one agent at one task are alike (beta-binomial).",
+    ("lapses", True): "Agents may fail at a share of all tasks, however short.",
+    ("logit_prior", "mean_task"): "The prior of an agent's success is stated at the mean task.",
+    ("slopes", "pooled"): "Agents' slopes are pooled.",
     ("noise", "student_t"): "Human log durations have Student-t noise.",
     ("noise", "weibull"): "Human durations are Weibull.",
     ("human_scale", "source"): "Each task source has its own human noise.",
