@@ -289,6 +289,7 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, *place, *map(str, passed)],
             pass_fds=passed,
+            env={**os.environ, **prepared.environment()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -69,7 +69,9 @@ def verify(
         raise InputError(f"{folder}: is a run of {name}; give the prepared folder of that")
     submission = folder / "submission.csv"
     data = submission.read_bytes() if submission.is_file() else None
-    found = grade_submission(prepared, data or submission, leaderboard=leaderboard).report(prepared)
+    found = grade_submission(prepared, data or submission, leaderboard=leaderboard).report(
+        prepared.competition
+    )
     found["submission_sha256"] = None if data is None else hashlib.sha256(data).hexdigest()
     found["answers_sha256"] = prepared.answers_sha256()
     if not report.get("submission_exists"):

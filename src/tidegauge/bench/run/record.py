@@ -7,7 +7,7 @@ import time
 import msgspec
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.grading import Report
+from tidegauge.bench.grade_report import Report
 from tidegauge.bench.run.options import RunOptions
 from tidegauge.schema.runs import RunRecord
 

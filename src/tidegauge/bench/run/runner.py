@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.competitions.base import Thresholds
-from tidegauge.bench.grading import Grade, Report, find_thresholds, grade_submission
+from tidegauge.bench.grade_report import Grade, Report
 from tidegauge.bench.run.budget import Budget, Deadline
 from tidegauge.bench.run.disk import disk_watched
 from tidegauge.bench.run.isolation import (
@@ -64,7 +64,7 @@ class _Run:
     prepared: Prepared
     options: RunOptions
     isolation: Isolation
-    thresholds: Thresholds
+    thresholds: Thresholds | None
     folder: Path
     run_id: str
     seed: int
@@ -153,7 +153,7 @@ def _checked(prepared: Prepared, out: Path, runs: Path, options: RunOptions, see
             f"characters; {HUMAN!r} is for people"
         )
     isolation = _isolation(prepared, out, options)
-    thresholds = find_thresholds(prepared, options.leaderboard)
+    thresholds = prepared.thresholds(options.leaderboard)
     append_lines(runs, lambda held: [])  # it can be appended to, and is there when the disk is full
     run_id = uuid.uuid4().hex
     folder = out.resolve() / f"{_file_name(options.alias)}-seed{seed}-{run_id[:8]}"
@@ -175,9 +175,7 @@ def _checked(prepared: Prepared, out: Path, runs: Path, options: RunOptions, see
 
 
 def _isolation(prepared: Prepared, out: Path, options: RunOptions) -> Isolation:
-    secrets = [prepared.private.resolve()]
-    if (source := prepared.source) is not None:
-        secrets.append(source.resolve())
+    secrets = [path.resolve() for path in prepared.hidden]
     for path in options.mounts:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder to mount")
@@ -357,7 +355,7 @@ def _report(run: _Run, work: _Work) -> Report:
         grade = Grade(path, True, None, None, [f"not graded: {error}"], run.thresholds)
     run.submissions.forget()
     report = {
-        **grade.report(run.prepared),
+        **grade.report(run.prepared.competition),
         "best_score": best.score,
         "valid_submissions_seen": best.count,
         **_facts(run, work),
@@ -373,9 +371,7 @@ def _grade(run: _Run) -> Grade:
     final = run.folder / "submission.csv"
     if data is not None:
         _write(final, data)
-    grade = grade_submission(
-        run.prepared, final if data is None else data, leaderboard=run.options.leaderboard
-    )
+    grade = run.prepared.grade(final if data is None else data, leaderboard=run.options.leaderboard)
     return replace(grade, submission_path=str(final))
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.grading import score_table
 from tidegauge.bench.run.workspace import SUBMISSION, read_submission_file
 
 MAX_COPIES = 32
@@ -83,8 +82,7 @@ class Submissions:
         found = Best()
         for path in self._copies:
             data = path.read_bytes()
-            if (table := self._prepared.check(data).table) is not None:
-                score = score_table(self._prepared, table).score
+            if (score := self._prepared.score(data)) is not None:
                 better = found.score is None or self._prepared.competition.better(
                     score, found.score
                 )

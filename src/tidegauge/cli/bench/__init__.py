@@ -122,7 +122,7 @@ def prepare(
         prepared = tb.simulate(found, out, seed=seed, scans=scans, salt=salt, progress=progress)
     else:
         prepared = tb.prepare(found, raw, out, verify=not no_verify, copy=copy, progress=progress)
-    click.echo(f"{found.competition_id}: {len(prepared.expected_keys):,} rows to predict, in {out}")
+    click.echo(f"{found.competition_id}: {prepared.n_rows:,} rows to predict, in {out}")
 
 
 @bench.command()
@@ -251,6 +251,6 @@ def grade(
         passed = result["total_valid_submissions"] == result["total_runs"]
     else:
         graded = grade_submission(found, submission, leaderboard=leaderboard, seed=seed)
-        result, passed = graded.report(found), graded.valid
+        result, passed = graded.report(found.competition), graded.valid
     print_report(result, report)
     return 0 if passed else 1
