@@ -40,6 +40,10 @@ PARTS = ("private", "public", MANIFEST)
 SOURCE = "source.txt"  # in private/: where the raw data was
 
 
+class BusyError(Exception):
+    """Other submissions are being checked; try again."""
+
+
 @dataclass(frozen=True)
 class Prepared(ABC):
     """A competition with its two folders, and how its submissions are checked and graded."""
@@ -64,6 +68,14 @@ class Prepared(ABC):
     @abstractmethod
     def thresholds(self, leaderboard: Path | None = None) -> Thresholds | None:
         """Return the given leaderboard's thresholds, or the competition's own."""
+
+    @property
+    def sample_name(self) -> str:
+        """The file name of the sample submission, for agents."""
+        return "sample_submission.csv"
+
+    def make_ready(self) -> None:  # noqa: B027 - most have nothing to do
+        """Make what checking needs of the answers, before anybody asks for a check."""
 
     @abstractmethod
     def check(self, source: Source) -> Verdict:

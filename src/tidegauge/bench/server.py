@@ -38,7 +38,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tidegauge.bench.competition_folder import Prepared
+from tidegauge.bench.competition_folder import BusyError, Prepared
 from tidegauge.errors import InputError
 from tidegauge.schema.submission import MAX_BYTES, Source, Verdict
 
@@ -72,8 +72,15 @@ def make_app(
     limits: ServerLimits | None = None,
     *,
     on_request: Callable[[], None] | None = None,
+    is_slow: bool = False,
 ) -> Starlette:
-    """Return the application; `check` is called on a worker thread with the uploaded file."""
+    """Return the application; `check` is called with the uploaded file.
+
+    Parameters
+    ----------
+    is_slow : bool
+        Check small uploads on a thread too: each may take seconds.
+    """
     limits = limits or ServerLimits()
     threads: list[anyio.CapacityLimiter] = []  # made inside the running loop
 
@@ -98,10 +105,13 @@ def make_app(
         if upload is None:
             return _error(400, "send the submission as the multipart field `file`")
         with upload.file as file:
-            if (upload.size or 0) <= _SMALL_BYTES:
-                verdict = check(file)
-            else:
-                verdict = await anyio.to_thread.run_sync(check, file, limiter=threads[0])
+            try:
+                if (upload.size or 0) <= _SMALL_BYTES and not is_slow:
+                    verdict = check(file)
+                else:
+                    verdict = await anyio.to_thread.run_sync(check, file, limiter=threads[0])
+            except BusyError:
+                return _error(503, "busy with other submissions; try again")
         return JSONResponse({"result": verdict.sentence()})
 
     async def health(request: Request) -> Response:
@@ -273,6 +283,7 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
     It holds the public keys only, and the runner shares neither memory nor descriptors with it.
     Who connects before it is ready waits.
     """
+    prepared.make_ready()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegauge-"))
         path = Path(folder) / "validator"
@@ -303,8 +314,7 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
 
 def main(arguments: Sequence[str]) -> None:
     """Be the validator of a run: competition, prepared folder, counter, sockets."""
-    from tidegauge.bench.competition_folder import open_prepared
-    from tidegauge.bench.competitions.registry import get_competition
+    from tidegauge.bench.sources import open_competition
 
     name, folder, *numbers = arguments
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -318,9 +328,10 @@ def main(arguments: Sequence[str]) -> None:
     def count() -> None:
         os.pwrite(counter, next(counts).to_bytes(8, "little"), 0)
 
-    prepared = open_prepared(get_competition(name), Path(folder))
+    prepared = open_competition(name, folder)
     limits = ServerLimits(prepared.max_bytes)
-    serve(make_app(prepared.check, limits, on_request=count), sockets)
+    slow = prepared.checks_slowly
+    serve(make_app(prepared.check, limits, on_request=count, is_slow=slow), sockets)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from tidegauge.bench.run.options import RunOptions
 from tidegauge.schema.runs import RunRecord
 
 FAMILY = "mlebench"
+_OF_CHECKOUTS = ("split", "notices", "checkout_commit", "package_versions", "leaks_removed")
 _FATAL = {"time": "usageLimits", "steps": "usageLimits", "disk": "usageLimits", "failed": "runner"}
 
 
@@ -66,5 +67,6 @@ def finished_record(
             "seed": report["seed"],
             "score_se": report["score_se"],
             "isolation": report["isolation"],
+            **{name: report[name] for name in _OF_CHECKOUTS if name in report},
         },
     )

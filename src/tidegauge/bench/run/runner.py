@@ -288,6 +288,7 @@ def _environment(run: _Run, budget: Budget, validator: Validator) -> dict[str, s
         "TIDEGAUGE_DEADLINE": str(deadline),
         "TIDEGAUGE_STEPS": str(budget.steps_left),
         "TIDEGAUGE_SEED": str(run.seed),
+        "TIDEGAUGE_SAMPLE": run.prepared.sample_name,
         "SERVER_URL": validator.url or f"http://127.0.0.1:{PORTS[0]}",
     }
     return agent_environment(

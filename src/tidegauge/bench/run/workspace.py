@@ -99,14 +99,14 @@ def make_workspace(
 
 
 def _fill_input(public: Path, target: Path, *, link: bool) -> None:
-    """Copy the tables, which agents like to overwrite; link the scans, which are many."""
+    """Copy the files, which agents like to overwrite, or link them where they cannot."""
     target.mkdir()
+    place = _link_readable if link else shutil.copyfile
     for path in sorted(public.iterdir()):
         if path.is_dir():
-            place = _link_readable if link else shutil.copyfile
             shutil.copytree(path, target / path.name, copy_function=place)
         else:
-            shutil.copyfile(path, target / path.name)
+            place(str(path), str(target / path.name))
     for name in walk(target):  # whoever the agent is, it may read them
         if os.path.isdir(name):
             os.chmod(name, 0o755)
