@@ -7,12 +7,14 @@ and is never called an invalid submission.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegauge.bench.competition_folder import Prepared, open_prepared
-from tidegauge.bench.competitions.registry import get_competition
+from tidegauge.bench.competition_folder import Prepared
+from tidegauge.bench.competitions.base import Competition
 from tidegauge.bench.grade_report import Grade, Report
+from tidegauge.bench.sources import find_competition, open_competition
 from tidegauge.errors import InputError, TideGaugeError
 from tidegauge.io import open_binary
 from tidegauge.progress import SILENT, Progress
@@ -49,50 +51,84 @@ def grade_submission(
 
 def grade_many(
     lines: Path,
-    prepared: Prepared,
+    prepared: Prepared | None = None,
     *,
     leaderboard: Path | None = None,
     seed: int = 1,
     progress: Progress = SILENT,
+    adjust: Callable[[Prepared], Prepared] = lambda found: found,
 ) -> Report:
     """Grade every line of a JSONL file and return the aggregate; one failure is one failed row.
 
-    A line holds ``submission_path``, and may hold ``competition_id`` and ``prepared`` (a folder)
-    where it is for another competition than `prepared`.
+    A line holds ``submission_path`` (null for none), and may hold ``competition_id`` and
+    ``prepared`` (a folder) where it is for another competition than `prepared`. Without `prepared`
+    every line names its competition, a checkout's before others, as MLE-bench's files do. Empty
+    lines and those that begin with ``#`` or ``//`` are skipped.
+
+    Parameters
+    ----------
+    adjust : callable
+        Changes how the competitions that lines name are graded.
     """
     with open_binary(lines) as handle:
-        rows = [row for row in handle.read().splitlines() if row.strip()]
+        found = enumerate(handle.read().splitlines(), start=1)
+        rows = [(n, row) for n, row in found if row.strip() and not row.startswith((b"#", b"//"))]
     reports = []
+    place = _Place(lines, prepared, leaderboard, seed, adjust)
     with progress.step("grading", total=len(rows)) as step:
-        for number, row in enumerate(rows, start=1):
+        for done, (number, row) in enumerate(rows, start=1):
             try:
-                reports.append(_grade_line(row, lines, prepared, leaderboard, seed))
+                reports.append(place.grade_line(row))
             except Exception as error:  # one bad row must not block the others; it is named
                 what = str(error) if isinstance(error, TideGaugeError) else repr(error)
                 reports.append(_failed_row(f"{lines}:{number}: {what}"))
-            step.update(number)
+            step.update(done)
     return aggregate(reports)
 
 
-def _grade_line(
-    raw: bytes, lines: Path, prepared: Prepared, leaderboard: Path | None, seed: int
-) -> Report:
-    try:
-        row = json.loads(raw)
-        path = Path(row["submission_path"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"must be an object with submission_path ({error!r})") from None
-    name = row.get("competition_id", prepared.competition.competition_id)
-    competition = get_competition(name)
-    if competition != prepared.competition or "prepared" in row:
-        if "prepared" not in row:
-            raise InputError(f"competition_id={name}: add `prepared`, its folder, to the line")
-        prepared, leaderboard = open_prepared(competition, Path(row["prepared"])), None
-    if not path.exists() and not path.is_absolute():
-        path = lines.parent / path
-    grade = grade_submission(prepared, path, leaderboard=leaderboard, seed=seed)
-    extra = {name: value for name, value in row.items() if name != "submission_path"}
-    return {**extra, **grade.report(prepared.competition)}
+@dataclass
+class _Place:
+    """A file of submissions, and the competitions that were opened for its lines."""
+
+    lines: Path
+    prepared: Prepared | None
+    leaderboard: Path | None
+    seed: int
+    adjust: Callable[[Prepared], Prepared]
+    _opened: dict[tuple[str, str | None], Prepared] = field(default_factory=dict)
+
+    def grade_line(self, raw: bytes) -> Report:
+        """Grade one line."""
+        try:
+            row = json.loads(raw)
+            given = row["submission_path"]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"must be an object with submission_path ({error!r})") from None
+        prepared, leaderboard = self._competition(row)
+        path = Path(given) if isinstance(given, str) else Path("(none)")
+        if not path.exists() and not path.is_absolute():
+            path = self.lines.parent / path
+        grade = prepared.grade(path, leaderboard=leaderboard, seed=self.seed)
+        report = grade.report(prepared.competition)
+        if given is None:
+            report |= {"submission_path": None, "problems": ["there is no submission"]}
+        return {**{n: v for n, v in row.items() if n != "submission_path"}, **report}
+
+    def _competition(self, row: Report) -> tuple[Prepared, Path | None]:
+        name, folder = row.get("competition_id"), row.get("prepared")
+        own = self.prepared
+        if own is not None and folder is None and name in (None, own.competition.competition_id):
+            return own, self.leaderboard
+        if not isinstance(name, str):
+            raise InputError("has no competition_id; name the competition")
+        if (name, folder) not in self._opened:
+            competition = find_competition(name, prefer_checkout=own is None)
+            if own is not None and folder is None and isinstance(competition, Competition):
+                if competition == own.competition:
+                    return own, self.leaderboard
+                raise InputError(f"competition_id={name}: add `prepared`, its folder, to the line")
+            self._opened[name, folder] = self.adjust(open_competition(competition, folder))
+        return self._opened[name, folder], None
 
 
 def _failed_row(error: str) -> Report:

@@ -8,6 +8,7 @@ import click
 
 from tidegauge.cli.bench.options import (
     always_json_option,
+    checkout_options,
     competition_argument,
     file_type,
     folder_type,
@@ -24,6 +25,7 @@ from tidegauge.progress import Progress
 @click.command()
 @competition_argument
 @prepared_option
+@checkout_options
 @click.option("--out", type=folder_type, required=True, help="Where the run folders go.")
 @click.option("--agent", required=True, help="A shell command, or sample, naive, fvc.")
 @click.option("--alias", help="Name of the agent in the record; by default from the command.")
@@ -52,7 +54,7 @@ from tidegauge.progress import Progress
 @quiet_option
 def run(
     competition: str,
-    prepared: Path,
+    prepared: Path | None,
     out: Path,
     agent: str,
     alias: str | None,
