@@ -38,6 +38,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from tidegauge.bench import gateway
 from tidegauge.bench.competition_folder import BusyError, Prepared
 from tidegauge.errors import InputError
 from tidegauge.schema.submission import MAX_BYTES, Source, Verdict
@@ -277,8 +278,12 @@ class Validator:
 
 
 @contextlib.contextmanager
-def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Iterator[Validator]:
+def validating(
+    prepared: Prepared, sockets: Sequence[socket.socket] = (), *, allowed: Sequence[str] = ()
+) -> Iterator[Validator]:
     """Validate submissions in a process of its own while the block runs.
+
+    With `allowed` hosts a gateway stands before it, which carries tunnels to these and no others.
 
     It holds the public keys only, and the runner shares neither memory nor descriptors with it.
     Who connects before it is ready waits.
@@ -290,6 +295,8 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unix.bind(str(path))
         unix.listen(_BACKLOG)
+        if allowed:
+            stack.enter_context(_gateway(path, allowed))
         path.chmod(0o666)  # who sees the file may validate; the folder is for its owner
         url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}" if sockets else None
         counter = os.memfd_create("validations")
@@ -310,6 +317,29 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
         for bound in (unix, *sockets):
             bound.close()  # if it dies, clients shall hear of it
         yield Validator(path, url, stack.enter_context(mmap.mmap(counter, 8)))
+
+
+@contextlib.contextmanager
+def _gateway(path: Path, allowed: Sequence[str]) -> Iterator[None]:
+    """Take the place of a validator's socket, which moves aside."""
+    inner = path.with_name("behind-gateway")
+    os.rename(path, inner)
+    outer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    outer.bind(str(path))
+    outer.listen(_BACKLOG)
+    process = subprocess.Popen(
+        [sys.executable, "-m", gateway.__name__, str(outer.fileno()), str(inner), *allowed],
+        pass_fds=[outer.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    outer.close()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,6 +98,10 @@ class RunOptions:
         Files and folders a bubblewrap sandbox also shows, read-only.
     passed : tuple of str
         Names of environment variables that an isolated agent keeps.
+    allow_net : tuple of str
+        Hosts (``HOST`` or ``HOST:PORT``) that an agent with a network of its own may reach.
+    extra : mapping
+        Further environment variables of the agent.
     """
 
     command: str
@@ -109,3 +114,5 @@ class RunOptions:
     leaderboard: Path | None = None
     mounts: tuple[Path, ...] = ()
     passed: tuple[str, ...] = ()
+    allow_net: tuple[str, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)

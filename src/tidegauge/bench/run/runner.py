@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.competitions.base import Thresholds
+from tidegauge.bench.gateway import parse_host
 from tidegauge.bench.grade_report import Grade, Report
 from tidegauge.bench.run.budget import Budget, Deadline
 from tidegauge.bench.run.disk import disk_watched
@@ -153,6 +154,13 @@ def _checked(prepared: Prepared, out: Path, runs: Path, options: RunOptions, see
             f"characters; {HUMAN!r} is for people"
         )
     isolation = _isolation(prepared, out, options)
+    for host in options.allow_net:
+        parse_host(host)
+    if options.allow_net and not isolation.has_own_network:
+        raise InputError(
+            "--allow-net: without a network of its own an agent reaches every host; install "
+            "bubblewrap, or leave the option out"
+        )
     thresholds = prepared.thresholds(options.leaderboard)
     append_lines(runs, lambda held: [])  # it can be appended to, and is there when the disk is full
     run_id = uuid.uuid4().hex
@@ -223,7 +231,9 @@ def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
     work = None
     try:
         with contextlib.ExitStack() as stack:
-            validator = stack.enter_context(validating(run.prepared, _tcp_sockets(run)))
+            validator = stack.enter_context(
+                validating(run.prepared, _tcp_sockets(run), allowed=options.allow_net)
+            )
             began, budget = time.time(), Budget(options.limits)
             own_network = run.isolation.has_own_network
             agent = stack.enter_context(
@@ -291,6 +301,10 @@ def _environment(run: _Run, budget: Budget, validator: Validator) -> dict[str, s
         "TIDEGAUGE_SAMPLE": run.prepared.sample_name,
         "SERVER_URL": validator.url or f"http://127.0.0.1:{PORTS[0]}",
     }
+    if run.options.allow_net:
+        proxy = f"http://127.0.0.1:{PORTS[0]}"
+        told |= {"HTTPS_PROXY": proxy, "https_proxy": proxy, "NO_PROXY": "127.0.0.1,localhost"}
+    told |= run.options.extra
     return agent_environment(
         run.isolation,
         workspace=run.workspace,
@@ -392,7 +406,7 @@ def _facts(run: _Run, work: _Work) -> Report:
         "protocol": options.protocol,
         "isolation": run.isolation.kind,
         "isolation_in_force": run.isolation.sentence(),
-        "network": "none but the validator" if run.isolation.has_own_network else "the host's",
+        "network": _network(run),
         "exit_cause": ending.cause,
         "exit_code": ending.exit_code,
         "exit_detail": ending.detail,
@@ -408,6 +422,12 @@ def _facts(run: _Run, work: _Work) -> Report:
         "submission_sha256": None if data is None else hashlib.sha256(data).hexdigest(),
         "answers_sha256": run.prepared.answers_sha256(),
     }
+
+
+def _network(run: _Run) -> str:
+    if not run.isolation.has_own_network:
+        return "the host's"
+    return ", ".join(["none but the validator", *run.options.allow_net])
 
 
 def _reported_tokens(run: _Run) -> int | None:
