@@ -165,10 +165,10 @@ def _fill(
             f"{original}: the preparer of {competition.competition_id} wrote into files of the "
             "raw data, which are links; unpack the data again, and prepare from the .zip"
         )
-    for part in (competition.config.answers, competition.config.sample):
-        if not (staging / part).is_file():
+    for made in (competition.config.answers, competition.config.sample):
+        if not (staging / made).is_file():
             raise InputError(
-                f"the preparer of {competition.competition_id} did not write {part}; "
+                f"the preparer of {competition.competition_id} did not write {made}; "
                 "compare the raw data with Kaggle's"
             )
     (public / "description.md").write_text(competition.description, encoding="utf-8")

@@ -21,6 +21,8 @@ from tidegauge.cli.bench.options import (
 )
 from tidegauge.cli.bench.run import run
 from tidegauge.cli.bench.similar import similar
+from tidegauge.cli.bench.sweep import sweep
+from tidegauge.cli.bench.table import export, import_command, table
 from tidegauge.cli.bench.verify import verify
 from tidegauge.cli.options import (
     CompetitionName,
@@ -45,6 +47,10 @@ bench.add_command(list_command)
 bench.add_command(check)
 bench.add_command(run)
 bench.add_command(similar)
+bench.add_command(sweep)
+bench.add_command(table)
+bench.add_command(export)
+bench.add_command(import_command)
 bench.add_command(verify)
 
 
