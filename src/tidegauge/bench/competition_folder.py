@@ -105,6 +105,10 @@ class Prepared(ABC):
         """Everything that an agent must not see."""
         return [self.private, *([self.source] if self.source is not None else [])]
 
+    def leaks(self, path: Path) -> bool:
+        """Whether a public file, by its path below public/, is known to give answers away."""
+        return False
+
     def environment(self) -> dict[str, str]:
         """Return what another process needs in its environment to open this by its name."""
         return {}

@@ -191,6 +191,10 @@ class CheckoutPrepared(Prepared):
         raw = [path for path in (self.root / "raw", *self.root.glob("*.zip")) if path.exists()]
         return [*super().hidden, self.side_folder, *raw]
 
+    def leaks(self, path: Path) -> bool:
+        """Whether a public file, by its path below public/, is known to give answers away."""
+        return any(notice.hides(path) for notice in self.competition.notices)
+
     def environment(self) -> dict[str, str]:
         """Return where the checkout and its interpreter are."""
         checkout = self.competition.checkout

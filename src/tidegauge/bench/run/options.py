@@ -102,6 +102,11 @@ class RunOptions:
         Hosts (``HOST`` or ``HOST:PORT``) that an agent with a network of its own may reach.
     extra : mapping
         Further environment variables of the agent.
+    layout : str
+        ``mlebench`` also shows the workspace as /home/data, /home/submission and so on, as
+        MLE-bench's image has it.
+    without_leaks : bool
+        Leave out the public files that are known to give answers away.
     """
 
     command: str
@@ -116,3 +121,5 @@ class RunOptions:
     passed: tuple[str, ...] = ()
     allow_net: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
+    layout: str = "tidegauge"
+    without_leaks: bool = False

@@ -48,7 +48,11 @@ from tidegauge.bench.run.protocol import (
 from tidegauge.bench.run.record import finished_record, interrupted_record
 from tidegauge.bench.run.state import RunState
 from tidegauge.bench.run.submissions import Best, Submissions
-from tidegauge.bench.run.workspace import make_workspace, read_agents_file
+from tidegauge.bench.run.workspace import (
+    MLEBENCH_PLACES,
+    make_workspace,
+    read_agents_file,
+)
 from tidegauge.bench.server import Validator, listen, validating
 from tidegauge.errors import InputError
 from tidegauge.io import append_lines, atomic_write, atomic_write_bytes, make_folder
@@ -195,6 +199,10 @@ def _isolation(prepared: Prepared, out: Path, options: RunOptions) -> Isolation:
     isolation = make_isolation(options.isolation, mounts=(*options.mounts, *shown), hidden=hidden)
     if isolation.kind == "user" and not isolation.namespaces:
         _refuse_readable(secrets, isolation)
+    if options.layout == "mlebench":
+        if isolation.kind != "bwrap":
+            raise InputError("--layout mlebench: only bubblewrap can show /home; install it")
+        isolation = replace(isolation, places=MLEBENCH_PLACES)
     return isolation
 
 
@@ -225,6 +233,8 @@ def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
         limits=options.limits,
         counts_steps=run.counts_steps,
         link=read_only_input,
+        layout=options.layout,
+        without_leaks=options.without_leaks,
     )
     give_workspace(run.workspace, run.isolation)
     (run.folder / "reserve").write_bytes(b"\0" * _RESERVE_BYTES)
@@ -304,6 +314,12 @@ def _environment(run: _Run, budget: Budget, validator: Validator) -> dict[str, s
     if run.options.allow_net:
         proxy = f"http://127.0.0.1:{PORTS[0]}"
         told |= {"HTTPS_PROXY": proxy, "https_proxy": proxy, "NO_PROXY": "127.0.0.1,localhost"}
+    if run.options.layout == "mlebench":
+        told |= {
+            "COMPETITION_ID": run.prepared.competition.competition_id,
+            "TIME_LIMIT_SECS": str(int(budget.seconds_left)),
+            "STEP_LIMIT": str(budget.steps_left),
+        }
     told |= run.options.extra
     return agent_environment(
         run.isolation,
@@ -418,6 +434,7 @@ def _facts(run: _Run, work: _Work) -> Report:
         "resource_limits": asdict(options.resources),
         "validations": work.validations,
         "lost_transcript_events": run.transcript.lost,
+        "leaks_removed": options.without_leaks,
         "tokens_count": run.transcript.tokens or _reported_tokens(run),
         "submission_sha256": None if data is None else hashlib.sha256(data).hexdigest(),
         "answers_sha256": run.prepared.answers_sha256(),

@@ -39,6 +39,7 @@ class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     protocol: str = "plain"
     pass_env: tuple[str, ...] = ()
     allow_net: tuple[str, ...] = ()
+    layout: str = "tidegauge"
     mounts: tuple[str, ...] = ()
     hours: float | None = None
     steps: int | None = None
@@ -66,6 +67,7 @@ class Cell(msgspec.Struct, frozen=True):
     isolation: str
     cpus: int | None
     memory: float | None
+    without_leaks: bool
     environment: dict[str, str]
 
     def options(self) -> RunOptions:
@@ -91,6 +93,8 @@ class Cell(msgspec.Struct, frozen=True):
             mounts=tuple(map(Path, agent.mounts)),
             passed=(*agent.pass_env, "CUDA_VISIBLE_DEVICES"),
             allow_net=agent.allow_net,
+            layout=agent.layout,
+            without_leaks=self.without_leaks,
         )
 
 
@@ -103,6 +107,7 @@ class Settings(msgspec.Struct, frozen=True):
     isolation: str = "auto"
     cpus: int | None = None
     memory: float | None = None
+    without_leaks: bool = False
 
 
 def read_agents(path: Path) -> list[Agent]:
@@ -125,6 +130,8 @@ def read_agents(path: Path) -> list[Agent]:
     if not agents:
         raise InputError(f"{path}: names no agent; give a list of `alias` and `command`")
     for agent in agents:
+        if agent.layout not in ("tidegauge", "mlebench"):
+            raise InputError(f"{path}: {agent.alias}: layout={agent.layout}; tidegauge or mlebench")
         if agent.protocol not in ("plain", "steps"):
             raise InputError(f"{path}: {agent.alias}: protocol={agent.protocol}; plain or steps")
     return agents
@@ -151,6 +158,7 @@ def make_plan(
                     isolation=settings.isolation,
                     cpus=settings.cpus,
                     memory=settings.memory,
+                    without_leaks=settings.without_leaks,
                     environment={n: str(Path(v).expanduser().absolute()) for n, v in kept.items()},
                 )
                 cell.options()  # refuse what cannot be run before anything is

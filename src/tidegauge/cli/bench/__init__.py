@@ -23,6 +23,7 @@ from tidegauge.cli.bench.run import run
 from tidegauge.cli.bench.similar import similar
 from tidegauge.cli.bench.sweep import sweep
 from tidegauge.cli.bench.table import export, import_command, table
+from tidegauge.cli.bench.table import report as report_command
 from tidegauge.cli.bench.verify import verify
 from tidegauge.cli.options import (
     CompetitionName,
@@ -49,6 +50,7 @@ bench.add_command(run)
 bench.add_command(similar)
 bench.add_command(sweep)
 bench.add_command(table)
+bench.add_command(report_command)
 bench.add_command(export)
 bench.add_command(import_command)
 bench.add_command(verify)
@@ -152,7 +154,15 @@ def prepare(
 @click.option(
     "--steps", type=int, default=500, show_default=True, help="Budget stated in the instructions."
 )
-def workspace(competition: str, prepared: Path | None, out: Path, hours: float, steps: int) -> None:
+@click.option("--without-leaks", is_flag=True, help="Leave out files known to leak answers.")
+def workspace(
+    competition: str,
+    prepared: Path | None,
+    out: Path,
+    hours: float,
+    steps: int,
+    without_leaks: bool,
+) -> None:
     """Make the folder an agent works in.
 
     Example: tidegauge bench workspace osic --prepared prepared --out workspace
@@ -160,7 +170,8 @@ def workspace(competition: str, prepared: Path | None, out: Path, hours: float, 
     import tidegauge.bench as tb
 
     limits = tb.Limits(hours, steps)
-    click.echo(tb.make_workspace(open_competition(competition, prepared), out, limits=limits))
+    found = open_competition(competition, prepared)
+    click.echo(tb.make_workspace(found, out, limits=limits, without_leaks=without_leaks))
 
 
 @bench.command()

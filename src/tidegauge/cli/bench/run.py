@@ -53,6 +53,13 @@ from tidegauge.progress import Progress
 )
 @click.option("--pass-env", multiple=True, metavar="NAME", help="Variable the agent keeps.")
 @click.option(
+    "--layout",
+    type=Choice(["tidegauge", "mlebench"]),
+    default="tidegauge",
+    help="mlebench: /home/data, /home/submission, ... as in its image.",
+)
+@click.option("--without-leaks", is_flag=True, help="Leave out files known to leak answers.")
+@click.option(
     "--allow-net",
     multiple=True,
     metavar="HOST[:PORT]",
@@ -84,6 +91,8 @@ def run(
     success_at: float | None,
     mount: tuple[Path, ...],
     pass_env: tuple[str, ...],
+    layout: str,
+    without_leaks: bool,
     allow_net: tuple[str, ...],
     leaderboard: Path | None,
     seed: int,
@@ -118,6 +127,8 @@ def run(
         passed=pass_env,
         allow_net=allow_net,
         extra=extra,
+        layout=layout,
+        without_leaks=without_leaks,
     )
     records = runs or out / "runs.jsonl"
     reports = [

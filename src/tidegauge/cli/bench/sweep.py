@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 @click.option("--gpus", default="", help="Devices to deal to the runs, such as 0,1.")
 @click.option("--retry", type=click.IntRange(0), default=1, show_default=True,
               help="Times that a run is repeated after a fault of the runner.")  # fmt: skip
+@click.option("--without-leaks", is_flag=True, help="Leave out files known to leak answers.")
 @click.option("--scheduler", help="Address of a Dask scheduler whose workers share the folder.")
 @click.option("--status", is_flag=True, help="Only print how far the sweep is.")
 @checkout_options
@@ -58,6 +59,7 @@ def sweep(
     memory: float | None,
     gpus: str,
     retry: int,
+    without_leaks: bool,
     scheduler: str | None,
     status: bool,
     as_json: bool,
@@ -78,7 +80,7 @@ def sweep(
             named += [(f"{PREFIX}{name}", None) for name in open_checkout().split(split)]
         if not named:
             raise click.UsageError("name competitions by --split or --competition")
-        settings = plan.Settings(seeds, hours, steps, isolation, cpus, memory)
+        settings = plan.Settings(seeds, hours, steps, isolation, cpus, memory, without_leaks)
         plan.write_plan(out, plan.make_plan(named, plan.read_agents(agents), settings))
     faults: list[Outcome] = []
     if not status:

@@ -1,4 +1,4 @@
-"""``tidegauge bench table``, ``export`` and ``import``: what sweeps and reports show."""
+"""``tidegauge bench table``, ``report``, ``export``, ``import``: what sweeps and reports show."""
 
 from __future__ import annotations
 
@@ -106,6 +106,23 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@click.command()
+@_sources
+@click.option("--out", type=file_type, default=Path("sweep.html"), show_default=True)
+@click.option("--pad", is_flag=True, help="Count missing runs as failures, as MLE-bench can.")
+@click.option("--alias", help="The agent of reports that name none.")
+def report(sources: tuple[Path, ...], out: Path, pad: bool, alias: str | None) -> None:
+    """Make one self-contained page of sweeps and grading reports.
+
+    Example: tidegauge bench report sweep --out sweep.html
+    """
+    from tidegauge.bench.sweep.results import read_results
+    from tidegauge.report.bench.page import write_sweep_page
+
+    write_sweep_page(read_results(sources, alias=alias), out, pad=pad)
+    click.echo(out)
 
 
 @click.command()

@@ -361,3 +361,50 @@ def test_rows_are_read_and_written_unchanged() -> None:
     data = b'a,b\n1,"x, ""y"""\n2,\n'
     assert to_csv(*rows_of(data)) == data
     assert list(csv.reader(io.StringIO(data.decode()))) == [["a", "b"], ["1", 'x, "y"'], ["2", ""]]
+
+
+PHONES = "smartphone-decimeter-2022"
+
+
+def test_an_agent_written_for_mlebenchs_image_runs_unchanged(
+    opened: Open, reference: made.Reference, tmp_path: Path, bubblewrap: None
+) -> None:
+    prepared = opened(PHONES)
+    script = (
+        "cd / && cp /home/data/sample_submission.csv /home/submission/submission.csv && "
+        "cat /home/data/description.md /home/instructions.txt > /home/logs/agent.log && "
+        "echo 'print(1)' > /home/code/train.py && "
+        "bash /home/validate_submission.sh /home/submission/submission.csv && "
+        "curl -s http://localhost:5000/health && "
+        "echo $COMPETITION_ID $TIME_LIMIT_SECS $STEP_LIMIT && "
+        "! touch /home/data/x && ls /home"
+    )
+    options = RunOptions(command=script, alias="theirs", layout="mlebench", limits=Limits(0.05, 7))
+    report = run_agent(prepared, tmp_path / "runs", tmp_path / "runs.jsonl", options)
+    (run,) = (tmp_path / "runs").glob("theirs-*")
+    said = (run / "agent.stdout.txt").read_text()
+    assert report["exit_code"] == 0, said
+    assert report["score"] == reference.sample_score(PHONES)
+    assert "Submission is valid." in said
+    assert f"{PHONES} 1" in said
+    assert (run / "workspace" / "code" / "train.py").is_file()
+    assert (run / "workspace" / "logs" / "agent.log").stat().st_size > 100
+
+
+def test_files_that_leak_are_left_out_on_request_and_the_record_says_so(
+    opened: Open, tmp_path: Path, bubblewrap: None
+) -> None:
+    prepared = opened(PHONES)
+    for without, expected in ((False, 20), (True, 0)):
+        options = RunOptions(
+            command="find input -name span_log.nmea | wc -l; find input -name device.csv | wc -l",
+            alias="finder",
+            limits=Limits(0.05, 7),
+            without_leaks=without,
+        )
+        report = run_agent(prepared, tmp_path / str(without), tmp_path / "runs.jsonl", options)
+        (run,) = (tmp_path / str(without)).glob("finder-*")
+        assert (run / "agent.stdout.txt").read_text().split() == [str(expected), "20"]
+        assert report["leaks_removed"] is without
+    records = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert [record["leaks_removed"] for record in records] == [False, True]
