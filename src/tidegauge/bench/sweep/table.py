@@ -123,7 +123,7 @@ class Row:
     expected_medals : float or None
         The sum of the medal odds.
     missing : int
-        Cells without a report, out of those that the largest competition has.
+        Runs without a report, of those that were planned.
     """
 
     agent: str
@@ -153,6 +153,7 @@ def make_table(results: Results, *, pad: bool = False, seeds: int | None = None)
 def _row(results: Results, agent: str, split: str, *, pad: bool, seeds: int | None) -> Row:
     queues = [_present(results, agent, name) for name in results.competitions]
     most = max(map(len, queues))
+    planned = max(len(results.reports[agent].get(name, ())) for name in results.competitions)
     if pad:
         queues = [[*queue, *[{}] * (most - len(queue))] for queue in queues]
     seen = [queue for queue in queues if queue]
@@ -174,7 +175,7 @@ def _row(results: Results, agent: str, split: str, *, pad: bool, seeds: int | No
         se_tasks=_se_tasks(seen),
         se_test=_se_test(known) if seen and len(known) == len(seen) else None,
         expected_medals=sum(known) if seen and len(known) == len(seen) else None,
-        missing=sum(most - len(_present(results, agent, c)) for c in results.competitions),
+        missing=sum(planned - len(_present(results, agent, c)) for c in results.competitions),
     )
 
 

@@ -19,6 +19,7 @@ from tidegauge.report.bench.charts import leaderboard_chart, odds_chart
 from tidegauge.report.charts import chart_svg
 from tidegauge.report.page import (
     Block,
+    Facts,
     Figure,
     Page,
     Remark,
@@ -134,14 +135,12 @@ def _time_and_cost(results: Results) -> list[Block]:
 
 
 def _notices(results: Results) -> list[Block]:
-    rows = [
-        [name, notice.kind, notice.text]
+    pairs = [
+        (name, f"{notice.kind}: {notice.text}")
         for name in results.competitions
         for notice in notices_of(name)
     ]
-    if not rows:
-        return [Text("Nothing is known against these competitions.")]
-    return [Table(["competition", "kind", "notice"], rows)]
+    return [Facts(pairs) if pairs else Text("Nothing is known against these competitions.")]
 
 
 def _knowledge(results: Results) -> list[Block]:

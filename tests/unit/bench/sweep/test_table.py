@@ -13,7 +13,7 @@ import pytest
 
 from calls import Call
 from tidegauge.bench.mlebench.facts import all_facts
-from tidegauge.bench.sweep.results import read_results
+from tidegauge.bench.sweep.results import Results, read_results
 from tidegauge.bench.sweep.table import aggregate_seeds, compare_agents, make_table
 from tidegauge.errors import InputError
 from tidegauge.schema.runs import read_runs
@@ -192,3 +192,11 @@ def test_a_real_report_gives_the_published_percentage(realdata: Path, call: Call
     assert found["num_competitions_per_seed"] == 75
     assert round(found["metrics"]["any_medal_percentage"]["mean"], 2) == 42.67  # 32 of 75
     assert found["metrics"]["any_medal_percentage"]["standard_error"] == 0.0
+
+
+def test_planned_runs_that_were_not_done_are_missing() -> None:
+    done = report_of("AI4Code", medal=True)
+    results = Results({"a": {"AI4Code": [done, None, None]}, "b": {"AI4Code": [done] * 3}},
+                      ["AI4Code"])  # fmt: skip
+    found = {row.agent: row.missing for row in make_table(results) if row.split == "all"}
+    assert found == {"a": 2, "b": 0}
