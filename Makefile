@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test coverage check format docs figures slow sbc bench fuzz faults fuzz-dicom clean
+.PHONY: demo test coverage check format docs figures slow sbc bench bench-compare fuzz faults fuzz-dicom clean
 
 demo: $(STAMP)
 	$(BIN)/tidegauge demo --out demo
@@ -58,6 +58,10 @@ faults: $(STAMP)
 
 bench: $(STAMP)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
+
+# This working tree and the revision BASE by turns on the same commands: ratios with intervals.
+bench-compare: $(STAMP)
+	$(BIN)/python benchmarks/compare_revisions.py --base $(BASE)
 
 # Mutated DICOM series: none may crash, hang or go unnamed.
 fuzz-dicom: $(STAMP)

@@ -23,8 +23,10 @@ from tidegauge.horizon.model.options import CORE, HorizonOptions
 from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, trend_slope, trend_value
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.horizon.trend.draws import Trend, trend_of_fit
-from tidegauge.horizon.trend.prediction import Measured, TrendModel
+from tidegauge.horizon.trend.measured import Measured
+from tidegauge.horizon.trend.prediction import TrendModel
 from tidegauge.horizon.trend.summary import doubling_months
+from trends import known_steepness
 
 FloatArray = NDArray[np.float64]
 
@@ -96,7 +98,7 @@ def full_coverage(options: HorizonOptions, data_sets: int) -> dict[Kind, list[Co
         rng = np.random.default_rng(3000 + seed)
         truth = full_usual_truth(rng, n_agents=4, n_tasks=30, n_families=15)
         design = draw_full_design(truth, rng)
-        fit = fit_horizon(design, options=options, sampler=QUICK, patient=False, screened=False)
+        fit = fit_horizon(design, options=options, sampler=QUICK, patient=False)
         found = estimate_of_fit(fit)
         for kind in KINDS:
             rate, of = kind[0], "marginal" if kind[1] else "typical"
@@ -142,17 +144,33 @@ def measure(
     years -= years.mean()
     sd = noise * rng.uniform(0.6, 1.4, agents)
     own = trend_value(shape, {"trend_level": 5.0, **truth}, years) + rng.normal(0, noise, agents)
-    return Measured(tuple(f"agent {a}" for a in range(agents)), years, rng.normal(own, sd), sd)
+    return Measured(
+        tuple(f"agent {a}" for a in range(agents)), years, rng.normal(own, sd), np.diag(sd**2)
+    )
 
 
-def joint_design(rng: np.random.Generator, *, agents: int, tasks: int, rate: float) -> Design:
-    """Runs of agents whose horizons follow a straight trend, give or take half a doubling."""
+def joint_design(
+    rng: np.random.Generator,
+    *,
+    agents: int,
+    tasks: int,
+    rate: float,
+    runs: int = 5,
+    sigma_human: float = 1.0,
+    steeper: float = 0.0,
+) -> Design:
+    """Runs of agents whose horizons follow a straight trend, give or take half a doubling.
+
+    `steeper` is by how much the log of their curves' steepness changes a year.
+    """
     years = np.sort(rng.uniform(-2, 2, agents))
     years -= years.mean()
     truth = usual_truth(rng, n_agents=agents, n_tasks=tasks, n_families=max(tasks // 4, 1))
+    beta = truth.beta * np.exp(steeper * years)
     log2 = 5 + rate * years + rng.normal(0, 0.5, agents)
-    drawn = draw_design(replace(truth, alpha=-truth.beta * log2), rng, runs_per_cell=5)
-    return replace(drawn, agent_years=years, origin_day=738000.0)
+    drawn = replace(truth, sigma_human=sigma_human, beta=beta, alpha=-beta * log2)
+    design = draw_design(drawn, rng, runs_per_cell=runs)
+    return replace(design, agent_years=years, origin_day=738000.0)
 
 
 def _drawn_trend(model: TrendModel, rng: np.random.Generator) -> Trend:
@@ -161,7 +179,7 @@ def _drawn_trend(model: TrendModel, rng: np.random.Generator) -> Trend:
         shape=model.shape,
         coefficients={name: draws[name] for name in TREND_SHAPES[model.shape].coefficients},
         scatter=draws["sigma_horizon"],
-        log2_gap80=np.zeros(1000),
+        steepness=known_steepness(1000),
         origin_day=738000.0,
         first_day=738000 + 365.25 * float(model.measured.years.min()),
         last_day=738000 + 365.25 * float(model.measured.years.max()),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from designs import task_families
 from tidegauge.arrays import FloatArray
@@ -21,7 +21,7 @@ from tidegauge.horizon.model.options import (
     FULL,
     HorizonOptions,
     HorizonPriors,
-    with_human_prior,
+    priors_in_force,
 )
 
 Values = dict[str, Any]
@@ -42,6 +42,9 @@ USUAL: dict[str, float] = {
     "sigma_residual_family": 1.0,
     "sigma_residual_task": 1.2,
     "sigma_discrimination": 0.3,
+    "phi": 4.0,
+    "mu_lapse": -3.0,
+    "sigma_lapse": 0.5,
     "sigma_horizon": 0.7,
     "sigma_group_horizon": 0.5,
     "mu_slope": math.log(0.7),
@@ -67,30 +70,39 @@ class FullTruth:
     task_source: tuple[str, ...]
     agent_years: FloatArray
     agent_groups: tuple[str, ...]
+    # What the file says of the tasks' lengths, which has nothing to do with the truth: a prior at
+    # the mean task is calibrated only over data sets that agree on where that is.
+    log2_minutes: FloatArray
 
     def log2_typical(self, success: float) -> FloatArray:
         """Log2 minutes at which agents succeed at a task without residual."""
-        horizon: FloatArray = (logit(success) - self.values["alpha"]) / self.values["beta"]
-        return horizon
+        return self._log2_horizon(success, n_nodes=1)
 
     def log2_marginal(self, success: float) -> FloatArray:
         """Log2 minutes at which agents succeed, averaged over new tasks; by direct integration."""
-        return np.array(
-            [
-                brentq(lambda x, a=a, b=b: self._average(a + b * x) - success, -200, 200)
-                for a, b in zip(self.values["alpha"], self.values["beta"], strict=True)
-            ]
-        )
+        return self._log2_horizon(success, n_nodes=401)
 
-    def _average(self, eta: float) -> float:
-        residual_sd = math.hypot(
-            self.values.get("sigma_residual_family", 0.0), self.values.get("sigma_residual_task", 0)
-        )
-        sharpness_sd = self.values.get("sigma_discrimination", 0.0)
-        z = np.linspace(-8, 8, 401)
+    def _log2_horizon(self, success: float, n_nodes: int) -> FloatArray:
+        z = np.linspace(-8, 8, n_nodes) if n_nodes > 1 else np.zeros(1)
         weight = stats.norm.pdf(z) / stats.norm.pdf(z).sum()
-        sharpness = np.exp(sharpness_sd * z)
-        return float(weight @ expit(sharpness[:, None] * (eta + residual_sd * z)) @ weight)
+        v = self.values
+        residual = z * math.hypot(
+            v.get("sigma_residual_family", 0.0), v.get("sigma_residual_task", 0.0)
+        )
+        sharpness = np.exp(z * v.get("sigma_discrimination", 0.0))[:, None]
+
+        def average(log2: float, agent: int) -> float:
+            eta = v["alpha"][agent] + v["beta"][agent] * (log2 + residual)
+            lapse = expit(v["logit_lapse"][agent]) if "logit_lapse" in v else 0.0
+            return float((1 - lapse) * (weight @ expit(sharpness * eta) @ weight))
+
+        found = [
+            brentq(lambda x, a=a: average(x, a) - success, -300, 300)
+            if average(-300, a) > success
+            else -np.inf
+            for a in range(v["alpha"].size)
+        ]
+        return np.array(found)
 
 
 def scipy_distribution(prior: Prior) -> Any:
@@ -108,6 +120,8 @@ def scipy_distribution(prior: Prior) -> Any:
         case "gamma":
             shape = (prior.mu / prior.sd) ** 2
             return stats.gamma(shape, scale=prior.mu / shape)
+        case "log_normal":
+            return stats.lognorm(prior.sd, scale=math.exp(prior.mu))
     raise AssertionError(prior.kind)
 
 
@@ -123,6 +137,8 @@ def draw_prior(prior: Prior, rng: np.random.Generator, size: int | tuple[()]) ->
         case "gamma":
             shape = (prior.mu / prior.sd) ** 2
             return rng.gamma(shape, prior.mu / shape, size)
+        case "log_normal":
+            return rng.lognormal(prior.mu, prior.sd, size)
     return scipy_distribution(prior).rvs(size, random_state=rng)
 
 
@@ -133,7 +149,7 @@ def draw_noise(
     if options.noise == "student_t":
         return rng.standard_t(1 + values["nu_minus_one"], size)
     if options.noise == "weibull":
-        return (np.log(rng.exponential(size=size)) - math.log(math.log(2))) * math.sqrt(6) / math.pi
+        return (np.log(rng.exponential(size=size)) + np.euler_gamma) * math.sqrt(6) / math.pi
     return rng.normal(size=size)
 
 
@@ -143,7 +159,7 @@ def scipy_noise(options: HorizonOptions, values: Values) -> Any:
         return stats.t(1 + values["nu_minus_one"])
     if options.noise == "weibull":  # ln of an Exponential(1) is a Gumbel for minima
         sd = math.pi / math.sqrt(6)
-        return stats.gumbel_l(-math.log(math.log(2)) / sd, 1 / sd)
+        return stats.gumbel_l(np.euler_gamma / sd, 1 / sd)
     return stats.norm()
 
 
@@ -151,7 +167,7 @@ def scalar_names(options: HorizonOptions) -> list[str]:
     """The parameters above tasks and agents that a model with these options has."""
     names = ["mu_global", "sigma_global", "sigma_family", "sigma_human", "sigma_estimate"]
     pooled, grouped = options.pooling != "none", options.pooling in ("lab", "family")
-    trend = options.trend
+    slopes, trend = pooled or options.slopes == "pooled", options.trend
     asked = {
         "nu_minus_one": options.noise == "student_t",
         "noise_growth": options.noise_growth,
@@ -159,10 +175,13 @@ def scalar_names(options: HorizonOptions) -> list[str]:
         "sigma_residual_family": options.residual == "family",
         "sigma_residual_task": options.residual != "none",
         "sigma_discrimination": options.discrimination,
+        "phi": options.cells == "beta_binomial",
+        "mu_lapse": options.lapses,
+        "sigma_lapse": options.lapses,
         "sigma_horizon": pooled or trend != "none",
         "sigma_group_horizon": grouped,
-        "mu_slope": pooled,
-        "sigma_slope": pooled,
+        "mu_slope": slopes,
+        "sigma_slope": slopes,
         "sigma_group_slope": grouped,
         "trend_level": pooled or trend != "none",
         "trend_rate": trend != "none",
@@ -185,7 +204,7 @@ def full_prior_truth(
     priors: HorizonPriors = DEFAULT_PRIORS,
 ) -> FullTruth:
     """Draw everything from the priors: for simulation-based calibration."""
-    priors = with_human_prior(priors, options)
+    priors = priors_in_force(priors, options)
     truth = _empty_truth(options, n_agents, n_tasks, n_families)
     values = truth.values
     for name in scalar_names(options):
@@ -194,11 +213,13 @@ def full_prior_truth(
         else:
             size = len(SOURCES) if name == "sigma_human" and options.human_scale == "source" else ()
             values[name] = draw_prior(getattr(priors, name), rng, size)
-    if options.pooling == "none":
+    if options.pooling == "none" and options.slopes == "own":
         values["beta"] = draw_prior(priors.beta, rng, n_agents)
-        if options.trend == "none":
-            values["alpha"] = draw_prior(priors.alpha, rng, n_agents)
-    return _draw_vectors(truth, rng)
+    _draw_vectors(truth, rng)
+    if "alpha" not in values:
+        at = truth.log2_minutes.mean() * (options.logit_prior == "mean_task")
+        values["alpha"] = draw_prior(priors.alpha, rng, n_agents) - values["beta"] * at
+    return truth
 
 
 def full_usual_truth(
@@ -215,11 +236,12 @@ def full_usual_truth(
     truth.values.update({name: {**USUAL, **changed}[name] for name in scalar_names(options)})
     if options.human_scale == "source":
         truth.values["sigma_human"] = USUAL["sigma_human"] * np.array([1.0, 0.7])
-    if options.pooling == "none":
+    if options.pooling == "none" and options.slopes == "own":
         truth.values["beta"] = -rng.lognormal(math.log(0.7), 0.2, n_agents)
-        if options.trend == "none":
-            truth.values["alpha"] = -truth.values["beta"] * rng.normal(5, 1.5, n_agents)
-    return _draw_vectors(truth, rng)
+    _draw_vectors(truth, rng)
+    if "alpha" not in truth.values:
+        truth.values["alpha"] = -truth.values["beta"] * rng.normal(5, 1.5, n_agents)
+    return truth
 
 
 def draw_full_design(
@@ -232,9 +254,15 @@ def draw_full_design(
     """Draw data: timed runs at even tasks, estimates at odd ones and at every fourth."""
     values, n_tasks = truth.values, truth.task_family.size
     n_agents, tasks = truth.agent_years.size, np.arange(n_tasks)
-    eta = values["alpha"][:, None] + values["beta"][:, None] * values["mu_task"]
-    eta = np.exp(values.get("log_discrimination", 0.0)) * (eta + values.get("residual", 0.0))
-    successes = rng.binomial(runs_per_cell, expit(eta)).astype(float)
+    difficulty = values["mu_task"] + values.get("residual", 0.0)
+    eta = values["alpha"][:, None] + values["beta"][:, None] * difficulty
+    p = expit(np.exp(values.get("log_discrimination", 0.0)) * eta)
+    if "logit_lapse" in values:
+        p = p * expit(-values["logit_lapse"])[:, None]
+    if "phi" in values:
+        phi, least = values["phi"], np.finfo(float).tiny
+        p = rng.beta(np.maximum(phi * p, least), np.maximum(phi * (1 - p), least))
+    successes = rng.binomial(runs_per_cell, p).astype(float)
     estimated = tasks[(tasks % 2 == 1) | (tasks % 4 == 0)]
     centre = values["mu_task"][estimated] + values.get("delta_estimate", 0.0)
     timed, log2, failed = _draw_human_runs(truth, rng, np.repeat(tasks[::2], human_runs))
@@ -243,7 +271,7 @@ def draw_full_design(
         tasks=tuple(f"task {t:03d}" for t in tasks),
         families=tuple(f"family {f:03d}" for f in range(truth.task_family.max() + 1)),
         task_family=truth.task_family,
-        human_minutes=2.0 ** np.clip(values["mu_task"] + rng.normal(0, 0.5, n_tasks), -50, 50),
+        human_minutes=2.0**truth.log2_minutes,
         task_source=truth.task_source,
         attempts=np.full((n_agents, n_tasks), float(runs_per_cell)),
         successes=successes,
@@ -271,6 +299,7 @@ def _empty_truth(
         task_source=tuple(SOURCES[f % len(SOURCES)] for f in family.tolist()),
         agent_years=np.linspace(-2, 2, n_agents) if n_agents > 1 else np.zeros(1),
         agent_groups=tuple(GROUPS[a % len(GROUPS)] for a in range(n_agents)),
+        log2_minutes=np.linspace(0.0, 10.0, n_tasks),
     )
 
 
@@ -288,8 +317,9 @@ def _draw_vectors(truth: FullTruth, rng: np.random.Generator) -> FullTruth:
         v["residual"] = rng.normal(centre, v["sigma_residual_task"])
     if options.discrimination:
         v["log_discrimination"] = rng.normal(0, v["sigma_discrimination"], n_tasks)
-    if options.pooling != "none" or options.trend != "none":
-        _draw_agents(truth, rng)
+    if options.lapses:
+        v["logit_lapse"] = rng.normal(v["mu_lapse"], v["sigma_lapse"], truth.agent_years.size)
+    _draw_agents(truth, rng)
     return truth
 
 
@@ -302,10 +332,11 @@ def _draw_agents(truth: FullTruth, rng: np.random.Generator) -> None:
         v["group_horizon"] = rng.normal(0, v["sigma_group_horizon"], len(names))
         v["group_slope"] = rng.normal(0, v["sigma_group_slope"], len(names))
         horizon, slope = v["group_horizon"][of_agent], v["group_slope"][of_agent]
-    if options.pooling != "none":
-        v["beta"] = -np.exp(rng.normal(v["mu_slope"] + slope, v["sigma_slope"]))
-    centre = trend_at(options, v, truth.agent_years) + horizon
-    v["alpha"] = -v["beta"] * rng.normal(centre, v["sigma_horizon"])
+    if "mu_slope" in v:
+        v["beta"] = -np.exp(rng.normal(v["mu_slope"] + slope, v["sigma_slope"], n_agents))
+    if "sigma_horizon" in v:
+        centre = trend_at(options, v, truth.agent_years) + horizon
+        v["alpha"] = -v["beta"] * rng.normal(centre, v["sigma_horizon"])
 
 
 def trend_at(options: HorizonOptions, v: Values, t: FloatArray) -> FloatArray:

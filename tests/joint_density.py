@@ -12,19 +12,19 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.special import gammaln
+from scipy.special import expit, gammaln
 
 from full_designs import scipy_distribution, scipy_noise, trend_at
 from tidegauge.horizon.data.agents import group_names
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors, with_human_prior
+from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors, priors_in_force
 
 Values = dict[str, NDArray[np.float64]]
 
 
 def log_joint(design: Design, priors: HorizonPriors, options: HorizonOptions, v: Values) -> float:
     """Log density of the parameters (in their own units) and the data."""
-    priors = with_human_prior(priors, options)
+    priors = priors_in_force(priors, options)
     total = _log_hyperpriors(priors, v)
     if "trend_kink" in v:  # uniform over the years with dates
         total -= math.log(np.nanmax(design.agent_years) - np.nanmin(design.agent_years))
@@ -67,19 +67,22 @@ def _log_agents(design: Design, priors: HorizonPriors, options: HorizonOptions, 
         year = design.agent_years[a] if design.agent_years.size else np.nan
         g = groups.index(names[a])
         grouped = "group_horizon" in v
-        if options.pooling == "none":
+        if options.pooling == "none" and options.slopes == "own":
             total += scipy_distribution(priors.beta).logpdf(beta)
         else:
             centre = v["mu_slope"] + (v["group_slope"][g] if grouped else 0)
             # Log-normal: -beta has the density of exp(Normal).
             total += stats.lognorm.logpdf(-beta, v["sigma_slope"], scale=np.exp(centre))
         if options.pooling == "none" and (options.trend == "none" or np.isnan(year)):
-            total += scipy_distribution(priors.alpha).logpdf(alpha)
+            at = np.mean(np.log2(design.human_minutes)) * (options.logit_prior == "mean_task")
+            total += scipy_distribution(priors.alpha).logpdf(alpha + beta * at)
         else:
             centre = v["trend_level"] if np.isnan(year) else trend_at(options, v, np.array(year))
             centre = centre + (v["group_horizon"][g] if grouped else 0)
             # alpha = -beta h, with h normal.
             total += stats.norm.logpdf(alpha, -beta * centre, -beta * v["sigma_horizon"])
+    if "logit_lapse" in v:
+        total += stats.norm.logpdf(v["logit_lapse"], v["mu_lapse"], v["sigma_lapse"]).sum()
     return float(total)
 
 
@@ -117,12 +120,16 @@ def _log_human_times(design: Design, options: HorizonOptions, v: Values) -> floa
 
 
 def _log_successes(design: Design, options: HorizonOptions, v: Values) -> float:
-    eta = v["alpha"][:, None] + v["beta"][:, None] * v["mu_task"] + v.get("residual", 0.0)
+    eta = v["alpha"][:, None] + v["beta"][:, None] * (v["mu_task"] + v.get("residual", 0.0))
     eta = np.exp(v.get("log_discrimination", 0.0)) * eta
+    lapse = expit(v["logit_lapse"])[:, None] if "logit_lapse" in v else 0.0
+    p, q = (1 - lapse) * expit(eta), lapse + (1 - lapse) * expit(-eta)
     by_score = [
         options.scores == "continuous" or (options.scores == "re_bench" and source == "RE-Bench")
         for source in design.task_source
     ]
     n, k = design.attempts, np.where(by_score, design.score_sum, design.successes)
+    if "phi" in v:
+        return float(stats.betabinom.logpmf(k, n, v["phi"] * p, v["phi"] * q).sum())
     ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return float((ways - k * np.logaddexp(0, -eta) - (n - k) * np.logaddexp(0, eta)).sum())
+    return float((ways + k * np.log(p) + (n - k) * np.log(q)).sum())

@@ -7,13 +7,17 @@ whole lines that concurrent writers cannot interleave.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
+import math
 import os
 import shutil
+import stat
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
@@ -23,7 +27,9 @@ from tidegauge.system import file_lock, folder_lock, is_alive
 
 _COMMITTING = ".tidegauge-commit"
 _NOTE = ".commit"
+_COMMIT_SECONDS = 1.0  # a handful of renames takes milliseconds
 _MAX_YAML_CHARACTERS = 2**20  # files of options and dates; a longer one takes minutes to parse
+_MAX_YAML_VALUES = 2**20
 _STAGING_PREFIX = ".tidegauge-staging-"
 
 
@@ -64,10 +70,46 @@ def read_yaml(path: Path) -> Any:
             text = handle.read(_MAX_YAML_CHARACTERS + 1)
         if len(text) > _MAX_YAML_CHARACTERS:
             raise ValueError(f"longer than {_MAX_YAML_CHARACTERS:,} characters")
-        return yaml.safe_load(text)
+        found = yaml.safe_load(text)
+        if _expanded_size(found, {}) > _MAX_YAML_VALUES:
+            raise ValueError("its aliases repeat each other without end")
+        return found
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())  # YAML explains itself over several lines
         raise InputError(f"{path}: not readable as YAML ({reason}); check the file") from error
+
+
+def _expanded_size(value: Any, known: dict[int, float]) -> float:
+    """Count the values of a document as if every alias were written out; infinite in a circle."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = math.inf
+        items = [*value, *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = 1 + sum(_expanded_size(item, known) for item in items)
+    return known[id(value)]
+
+
+def read_file(path: Path | str, *, max_bytes: int) -> bytes:
+    """Return the bytes of a file that may come from somebody else.
+
+    Raises
+    ------
+    InputError
+        It is not there, is larger, or is no regular file: a pipe would be waited for for ever.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with open(os.open(path, flags), "rb") as handle:
+            status = os.fstat(handle.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise InputError(f"{path}: not a regular file; replace it by one")
+            if status.st_size > max_bytes:
+                raise InputError(f"{path}: larger than {max_bytes:,} bytes; check the file")
+            return handle.read()
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{path}: {reason}; check the path and its permissions") from error
 
 
 def _stdin() -> io.BufferedReader:
@@ -110,13 +152,14 @@ def _atomic_handle(
             prefix=f".{path.name}.", suffix=".part", dir=path.parent
         )
     try:
-        with open(descriptor, mode, encoding=encoding, newline=newline) as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.chmod(name, _permissions(path))
-        os.replace(name, path)
-        _flush_to_disk(path.parent)
+        with _full_disks(path):
+            with open(descriptor, mode, encoding=encoding, newline=newline) as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.chmod(name, _permissions(path))
+            os.replace(name, path)
+            _flush_to_disk(path.parent)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
@@ -147,10 +190,11 @@ def atomic_folder(folder: Path | str, *, owned: Sequence[str] = ()) -> Iterator[
     with _refusals(folder):
         staging = Path(tempfile.mkdtemp(prefix=f"{_STAGING_PREFIX}{os.getpid()}-", dir=folder))
     try:
-        yield staging
-        for path in staging.rglob("*"):
-            if path.is_file():
-                _flush_to_disk(path)
+        with _full_disks(folder):
+            yield staging
+            for path in staging.rglob("*"):
+                if path.is_file():
+                    _flush_to_disk(path)
         with _refusals(folder), folder_lock(folder):
             _settle_commit(folder)  # another writer's, killed half-way
             _write_commit_note(folder, staging, owned)
@@ -172,11 +216,16 @@ def finish_commit(folder: Path | str) -> None:
 def check_complete(folder: Path | str) -> None:
     """Refuse to read a folder whose replacement was interrupted half-way; change nothing.
 
+    One that goes on takes a moment and is waited for.
+
     Raises
     ------
     InputError
         Some of its files are of the older result and some of the newer.
     """
+    gives_up_at = time.monotonic() + _COMMIT_SECONDS
+    while os.path.lexists(Path(folder, _COMMITTING)) and time.monotonic() < gives_up_at:
+        time.sleep(0.01)
     if os.path.lexists(Path(folder, _COMMITTING)):
         raise InputError(
             f"{folder}: writing it was interrupted, so its files are of two results; "
@@ -328,6 +377,22 @@ def _refusals(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"{path}: cannot write there ({reason}); choose another place") from error
+
+
+@contextlib.contextmanager
+def _full_disks(path: Path) -> Iterator[None]:
+    """Turn a disk that is full or fails, while something is written to it, into the user's error.
+
+    Other errors of the system may be of something else that the block does.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+            raise
+        raise InputError(
+            f"{path}: cannot write there ({error.strerror}); make room, or choose another place"
+        ) from error
 
 
 def append_line(path: Path | str, line: str) -> None:

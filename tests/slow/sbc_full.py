@@ -19,28 +19,28 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from sbc import KEPT, draw, p_values
 
-from full_designs import draw_full_design, full_prior_truth, scalar_names
+from full_designs import FullTruth, draw_full_design, full_prior_truth, scalar_names
 from ranks import rank_among
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.parallel import parallel_map
-from tidegauge.engine.priors import gamma, normal
-from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions, HorizonPriors
+from tidegauge.engine.priors import normal
+from tidegauge.horizon.horizons.estimate import estimate_of_fit
+from tidegauge.horizon.horizons.quantities import bounded
+from tidegauge.horizon.model.likelihood import log_likelihoods
+from tidegauge.horizon.model.options import DEFAULT_PRIORS, FULL, HorizonOptions, HorizonPriors
+from tidegauge.horizon.model.parameters import Point
+from tidegauge.horizon.result import HorizonFit
 from tidegauge.horizon.sampler.fit import fit_horizon
 from tidegauge.progress import LineProgress
 
 FITS = 300
 SAMPLER = SamplerConfig(draws=500, tune=300, chains=2, target_accept=0.95, cores=1)
 
-# A few agents far beyond all tasks say nothing of what they share: under these priors they do not
-# lie there, and they do differ. Calibration holds for any prior that truth and fit have in common.
+# Six agents far beyond all tasks say nothing of a trend's shape: under these priors they do not lie
+# there. sigma_horizon and the slopes keep their default priors, close to zero too.
 AMONG_TASKS = dataclasses.replace(
     DEFAULT_PRIORS,
     mu_global=normal(5, 1),
-    sigma_horizon=gamma(mean=1, sd=0.4),
-    sigma_group_horizon=gamma(mean=1, sd=0.4),
-    mu_slope=normal(-0.4, 0.3),
-    sigma_slope=gamma(mean=0.4, sd=0.15),
-    sigma_group_slope=gamma(mean=0.4, sd=0.15),
     trend_level=normal(5, 1),
     trend_rate=normal(1, 0.5),
     trend_bend=normal(0, 0.5),
@@ -56,11 +56,15 @@ class Study(NamedTuple):
     priors: HorizonPriors = DEFAULT_PRIORS
     n_agents: int = 3
     runs_per_cell: int = 5
+    n_tasks: int = 8
 
 
 # Every option in one of them. Continuous scores have a likelihood but no way to be drawn from it,
 # so they are not here.
 STUDIES = {
+    "full": Study(FULL, n_tasks=16),
+    "full_trend": Study(dataclasses.replace(FULL, trend="linear"), n_agents=6, n_tasks=16),
+    "lapses": Study(dataclasses.replace(FULL, lapses=True), n_tasks=16),
     "student_t": Study(
         HorizonOptions(noise="student_t", human_scale="source", failures="censor", rounding=True)
     ),
@@ -77,7 +81,8 @@ STUDIES = {
 }
 # Of vectors, which are exchangeable, the first entry is watched.
 _VECTORS = ("mu_task", "residual_family", "residual", "log_discrimination")
-_AGENT_VECTORS = ("group_horizon", "group_slope", "alpha", "beta")
+_AGENT_VECTORS = ("group_horizon", "group_slope", "logit_lapse", "alpha", "beta")
+_WORK_DAY_LOG2 = np.log2(480)
 
 
 def ranks_of_one_fit(item: tuple[str, int]) -> dict[str, float]:
@@ -87,7 +92,12 @@ def ranks_of_one_fit(item: tuple[str, int]) -> dict[str, float]:
     options, priors = study.options, study.priors
     rng = np.random.default_rng([list(STUDIES).index(name), seed])
     truth = full_prior_truth(
-        rng, options=options, priors=priors, n_agents=study.n_agents, n_tasks=8, n_families=3
+        rng,
+        options=options,
+        priors=priors,
+        n_agents=study.n_agents,
+        n_tasks=study.n_tasks,
+        n_families=4,
     )
     design = draw_full_design(truth, rng, runs_per_cell=study.runs_per_cell)
     fit = fit_horizon(design, options=options, priors=priors, sampler=SAMPLER, patient=False)
@@ -98,7 +108,44 @@ def ranks_of_one_fit(item: tuple[str, int]) -> dict[str, float]:
             if value.ndim:
                 name, value, draws = f"{name}[0]", value[0], draws[..., 0]
             ranks[name] = int(rank_among(draws, value, kept=KEPT))
+    for name, (draws, value) in _derived(fit, truth).items():
+        ranks[name] = int(rank_among(draws, np.asarray(value), kept=KEPT))
     return ranks
+
+
+def _derived(fit: HorizonFit, truth: FullTruth) -> dict[str, tuple[np.ndarray, float]]:
+    """Return draws (chain, draw) and truths of what people read off a fit, and the log likelihood.
+
+    The log likelihood of all data [1]_ finds a posterior that leaves a part of them out.
+
+    References
+    ----------
+    .. [1] Modrak and others (2023), Bayesian Analysis, doi:10.1214/23-BA1404.
+    """
+    shape, options = fit.point.mu_global.shape, fit.options
+    estimate = estimate_of_fit(fit)
+    found = {}
+    for name, success, kind in (("p50", 0.5, "typical"), ("p80_marginal", 0.8, "marginal")):
+        of = truth.log2_typical if kind == "typical" else truth.log2_marginal
+        log2 = estimate.log2_horizons(success, kind=kind)[:, 0].reshape(shape)
+        found[f"log2_{name}[0]"] = bounded(log2), float(bounded(of(success))[0])
+    if options.trend == "linear":
+        rate, level = fit.point.trend_rate, fit.point.trend_level
+        assert rate is not None
+        assert level is not None
+        found["doublings_a_year"] = rate, truth.values["trend_rate"]
+        of_truth = (_WORK_DAY_LOG2 - truth.values["trend_level"]) / truth.values["trend_rate"]
+        found["years_to_8_hours"] = (_WORK_DAY_LOG2 - level) / rate, of_truth
+    values = {name: np.asarray(value)[None, None] for name, value in truth.values.items()}
+    likelihood = {
+        of: np.sum(
+            [part.sum(axis=-1) for part in log_likelihoods(fit.design, options, at).values()],
+            axis=0,
+        )
+        for of, at in (("draws", fit.point), ("truth", Point(**values)))
+    }
+    found["log_likelihood"] = likelihood["draws"], float(likelihood["truth"][0, 0])
+    return found
 
 
 def run_study(study: str, *, fits: int = FITS) -> dict[str, np.ndarray]:

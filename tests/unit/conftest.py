@@ -46,6 +46,17 @@ def simulated_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def few_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of 4 agents on 10 tasks, drawn from the full model, with release dates beside them."""
+
+    def make(folder: Path) -> None:
+        shape = scaled_shape(agents=4, tasks=10, rows=200)
+        write_simulation(simulate_runs(shape, seed=1, full=True), folder)
+
+    return shared_folder(tmp_path_factory, "few_runs", make)
+
+
+@pytest.fixture(scope="session")
 def dated_runs(simulated_runs: Path) -> Runs:
     """Those runs, read, with their release dates."""
     dates = simulated_runs / "release_dates.yaml"

@@ -26,6 +26,7 @@ from tidegauge.io import (
     finish_commit,
     make_folder,
     open_binary,
+    read_file,
     read_yaml,
     sha256_of,
 )
@@ -204,6 +205,24 @@ def test_a_disk_that_is_full_while_appending_tears_no_line(tmp_path: Path) -> No
         subprocess.run(["umount", tmp_path], check=True)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+@pytest.mark.parametrize("write", ["file", "folder"])
+def test_a_disk_that_is_full_while_writing_is_the_users_error(write: str, tmp_path: Path) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "x", tmp_path]).returncode:
+        pytest.skip("may not mount here")
+    try:
+        (tmp_path / "a.txt").write_text("old")
+        with pytest.raises(InputError, match=r"No space left on device\); make room"):  # noqa: PT012
+            if write == "file":
+                with atomic_write(tmp_path / "a.txt") as handle:
+                    handle.write("x" * 100_000)
+            else:
+                write_result(tmp_path, "x" * 100_000)
+        assert contents(tmp_path) == {"a.txt": "old"}
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
 def hostile_commit(folder: Path, outside: Path) -> None:
     """A result folder as an archive could bring it: its commit names and links lead outside."""
     commit = folder / ".tidegauge-commit"
@@ -247,11 +266,30 @@ def test_a_commit_moves_nothing_through_links_even_where_it_is_ours(tmp_path: Pa
 
 def test_yaml_that_is_too_long_or_nested_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "options.yaml"
-    for text in ("a: " + "x" * 2**20, "[" * 5_000, "a: [1"):
+    bomb = ["&a0 [x, x, x, x, x, x, x, x, x, x]"]
+    bomb += [f"&a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 10)]
+    circle = "a: &a [*a]"
+    for text in ("a: " + "x" * 2**20, "[" * 5_000, "a: [1", f"a: [{', '.join(bomb)}]", circle):
         path.write_text(text)
         with pytest.raises(InputError, match="not readable as YAML") as raised:
             read_yaml(path)
         assert "\n" not in str(raised.value)
+
+
+def test_yaml_may_repeat_itself_within_reason(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: &a [1, 2]\nb: *a\n")
+    assert read_yaml(tmp_path / "x.yaml") == {"a": [1, 2], "b": [1, 2]}
+
+
+def test_a_file_of_others_is_read_if_it_is_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"123")
+    assert read_file(tmp_path / "file", max_bytes=3) == b"123"
+    for name, problem in (("pipe", "not a regular"), ("no", "No such"), ("file", "larger than 2")):
+        with pytest.raises(InputError, match=problem):
+            read_file(tmp_path / name, max_bytes=2)
+    with pytest.raises(InputError, match="Is a directory"):
+        read_file(tmp_path, max_bytes=2)
 
 
 def test_sha256_of_the_empty_file_is_the_known_one(tmp_path: Path) -> None:

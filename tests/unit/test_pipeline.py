@@ -22,7 +22,7 @@ TINY: dict[str, Any] = {
     "regression": {"replicates": 20, "seed": 1},
     "exact": {"seed": 1},
     "hierarchical": {"method": "core", "seed": 1},
-    "compare": {"method": ["exact"], "by": ["task"], "folds": 2, "seed": 1},
+    "compare": {"method": ["exact"], "by": ["task"], "folds": 2, "workers": 1, "seed": 1},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ranks import rank_among, uniformity_p_value
 
@@ -31,6 +32,18 @@ def test_a_wrong_posterior_is_not(shift: float, width: float) -> None:
     assert uniformity_p_value(ranks_of(shift, width), kept=KEPT) < 0.001
 
 
-def test_bins_must_divide_the_ranks() -> None:
-    with pytest.raises(ValueError, match="100 possible ranks"):
-        uniformity_p_value(np.arange(100), kept=KEPT, bins=30)
+def test_p_values_of_uniform_ranks_are_uniform() -> None:
+    rng = np.random.default_rng(8)
+    found = [uniformity_p_value(rng.integers(0, KEPT + 1, 300), kept=KEPT) for _ in range(100)]
+    # Kolmogorov-Smirnov, one chance in a thousand.
+    assert stats.kstest(found, "uniform").pvalue > 0.001
+
+
+def test_posteriors_ten_percent_too_narrow_are_found_by_a_thousand_fits() -> None:
+    rng = np.random.default_rng(6)
+    found = []
+    for _ in range(20):
+        truth = rng.normal(size=1000)
+        ranks = (rng.normal(0, 0.9, (KEPT, 1000)) < truth).sum(axis=0)
+        found.append(uniformity_p_value(ranks, kept=KEPT) < 0.05)
+    assert np.mean(found) > 0.5

@@ -110,7 +110,7 @@ def start_clock() -> Solver:
     """Note when the sample began, for the tools to tell what is left."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        store().set(_BEGAN, time.time())
+        store().set(_BEGAN, time.monotonic())  # the clock may be moved
         store().set(_STEPS, 0)
         return state
 
@@ -123,7 +123,7 @@ def _spend_step(limits: Limits) -> str:
     if used > limits.steps:  # several calls in one message
         raise LimitExceededError("custom", value=used, limit=limits.steps, message="stopped: steps")
     store().set(_STEPS, used)
-    seconds = max(0.0, limits.hours * 3600 - (time.time() - float(store().get(_BEGAN))))
+    seconds = max(0.0, limits.hours * 3600 - (time.monotonic() - float(store().get(_BEGAN))))
     stopped = " stopped: steps" if used == limits.steps else ""
     return f"[seconds_left: {seconds:.0f}, steps_left: {limits.steps - used}]{stopped}"
 

@@ -305,7 +305,7 @@ def validating(
         place = [prepared.competition.name, str(prepared.public.parent)]
         passed = [counter, *(bound.fileno() for bound in (unix, *sockets))]
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, *place, *map(str, passed)],
+            [sys.executable, "-m", __name__, *place, str(os.getpid()), *map(str, passed)],
             pass_fds=passed,
             env={**os.environ, **prepared.environment()},
             stdin=subprocess.DEVNULL,
@@ -343,11 +343,13 @@ def _gateway(path: Path, allowed: Sequence[str]) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be the validator of a run: competition, prepared folder, counter, sockets."""
+    """Be the validator of a run: competition, prepared folder, runner, counter, sockets."""
     from tidegauge.bench.sources import open_competition
 
-    name, folder, *numbers = arguments
+    name, folder, runner, *numbers = arguments
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != int(runner):
+        return  # it was killed while this process started
     import resource  # Unix only
 
     resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_BYTES, _PROCESS_BYTES))

@@ -11,6 +11,7 @@ from typing import Any
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.grading import grade_submission
 from tidegauge.errors import InputError
+from tidegauge.io import read_file
 from tidegauge.schema.runs import read_runs
 
 _MAX_REPORT_BYTES = 2**20
@@ -68,7 +69,8 @@ def verify(
     if (name := report.get("competition_id")) != prepared.competition.competition_id:
         raise InputError(f"{folder}: is a run of {name}; give the prepared folder of that")
     submission = folder / "submission.csv"
-    data = submission.read_bytes() if submission.is_file() else None
+    limit = prepared.max_bytes
+    data = read_file(submission, max_bytes=limit) if submission.is_file() else None
     found = grade_submission(prepared, data or submission, leaderboard=leaderboard).report(
         prepared.competition
     )
@@ -103,11 +105,10 @@ def _compare(
 
 def _read_report(path: Path) -> dict[str, Any]:
     try:
-        with open(path, "rb") as handle:
-            report = json.loads(handle.read(_MAX_REPORT_BYTES))
+        report = json.loads(read_file(path, max_bytes=_MAX_REPORT_BYTES))
         if not isinstance(report, dict):
             raise ValueError("not an object")
-    except (OSError, ValueError, RecursionError) as error:
+    except (InputError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path}: not a run's report ({error}); give a folder below --out"
         ) from None

@@ -10,6 +10,7 @@ import click
 from tidegauge.cli.options import quiet_option, seed_option
 
 if TYPE_CHECKING:
+    from tidegauge.horizon.model.option_file import ModelChoice
     from tidegauge.progress import Progress
 
 
@@ -21,21 +22,31 @@ if TYPE_CHECKING:
     show_default=True,
     help="Folder to write to.",
 )
+@click.option(
+    "--method",
+    default="core",
+    show_default=True,
+    metavar="NAME[:OPTION=VALUE,...]",
+    help="The hierarchical model: core, full, or a variant, as full:noise=student_t.",
+)
 @seed_option
 @quiet_option
-def demo(out: Path, seed: int, progress: Progress) -> int:
+def demo(out: Path, method: str, seed: int, progress: Progress) -> int:
     """Fit simulated run records, and pose, solve and grade a simulated competition.
 
     Example: tidegauge demo --out demo
     """
+    from tidegauge.horizon.methods.registry import model_choice
+
+    choice = model_choice(*method.split(":", 1))
     click.echo("horizon: how long a task can each agent finish?")
-    code = horizon_tour(out / "horizon", seed, progress)
+    code = horizon_tour(out / "horizon", choice, seed, progress)
     click.echo("\nbench and fvc: three agents forecast the lung capacity of 18 patients")
     return max(code, competition_tour(out / "competition", seed, progress))
 
 
-def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
-    """Simulate, check, fit, compare; return the exit code."""
+def horizon_tour(out: Path, choice: ModelChoice, seed: int, progress: Progress) -> int:
+    """Simulate from the model, check, fit, compare; return the exit code."""
     import tidegauge.horizon as th
     from tidegauge.horizon.studies.recovery import compare_with_truth, read_truth
     from tidegauge.report.charts import save_chart, save_charts
@@ -46,12 +57,14 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
 
     shape = scaled_shape(agents=12, tasks=90)
     data = out / "data"
-    write_simulation(simulate_runs(shape, seed=seed), data, progress=progress)
+    simulated = simulate_runs(shape, seed=seed, full=choice.model == "full")
+    write_simulation(simulated, data, progress=progress)
     runs = th.read_runs(data / "runs.jsonl", release_dates=data / "release_dates.yaml")
     for name, value in runs.summary().head(4).itertuples(index=False):
         click.echo(f"  {name}: {value}")
+    sampled = th.fit(runs, choice, seed=seed, progress=progress)
     results = {
-        "core": th.fit(runs, "core", seed=seed, progress=progress),
+        choice.model: sampled,
         "regression": th.fit_regression(runs, seed=seed, progress=progress),
         "exact": th.fit_exact(runs, progress=progress),
     }
@@ -63,10 +76,10 @@ def horizon_tour(out: Path, seed: int, progress: Progress) -> int:
     comparison = compare_with_truth(tables, read_truth(data / "truth.json"))
     click.echo(truth_text(comparison))
     save_chart(truth_chart(comparison), out / "comparison")
-    page = out / "core" / "report.html"
-    th.write_report(page, results["core"], progress=progress)
+    page = out / choice.model / "report.html"
+    th.write_report(page, sampled, progress=progress)
     click.echo(f"\nstart with {out / 'comparison.png'} and the report {page}")
-    return 0 if results["core"].converged else 1
+    return 0 if sampled.converged else 1
 
 
 def competition_tour(out: Path, seed: int, progress: Progress) -> int:

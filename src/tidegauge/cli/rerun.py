@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from tidegauge.cli.invocation import read_invocation
+from tidegauge.cli.invocation import Invocation, read_invocation
 from tidegauge.cli.options import OutputFolder, json_option, quiet_option
 from tidegauge.errors import InputError
+from tidegauge.io import read_file
 from tidegauge.manifest import MANIFEST, input_sha256
 from tidegauge.progress import SILENT, Progress
 
@@ -67,10 +69,11 @@ def rerun(
 
     file = manifest / MANIFEST if manifest.is_dir() else manifest
     described = _read_manifest(file)
-    recorded = described["command"]
-    _check_inputs(recorded["inputs"], moved, result=file.parent)
+    recorded = described.command
+    invocation = _repeatable(file, recorded.arguments)
+    _check_inputs(recorded.inputs, moved, result=file.parent)
     with _target(out, file.parent) as folder:
-        words = _placed_words(recorded["arguments"], folder, moved, quiet=progress is SILENT)
+        words = _placed_words(invocation, folder, moved, quiet=progress is SILENT)
         progress.note(f"tidegauge {' '.join(words)}")
         _run(words)
         files = compare_folders(file.parent, folder)
@@ -84,22 +87,37 @@ def rerun(
     return 0 if verdict == _SAME or (verdict == _WITHIN_ERROR and not exact) else 1
 
 
+_MAX_MANIFEST_BYTES = 2**24
 _SAME, _WITHIN_ERROR, _DIFFERS = "same", "same within Monte Carlo error", "differs"
 
 
-def _read_manifest(file: Path) -> dict[str, Any]:
+class _Command(msgspec.Struct, frozen=True):
+    """The command that made a result, as its manifest has it."""
+
+    arguments: list[str]
+    inputs: dict[str, str]
+    out: str
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    """What is read of a manifest; it may come from somebody else."""
+
+    command: _Command
+    tidegauge: str = ""
+    python: str = ""
+    libraries: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+def _read_manifest(file: Path) -> _Manifest:
     try:
-        described = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not readable as a manifest ({error}); name one") from error
-    command = described.get("command") if isinstance(described, dict) else None
-    keys = {"arguments", "inputs", "out"}
-    if not isinstance(command, dict) or not keys <= command.keys():
+        return msgspec.json.decode(read_file(file, max_bytes=_MAX_MANIFEST_BYTES), type=_Manifest)
+    except msgspec.ValidationError as error:
         raise InputError(
-            f"{file}: records no command; it was made from Python or by an older version, so make "
-            "the result once more with the command line"
-        )
-    return dict(described)
+            f"{file}: records no command ({error}); it was made from Python or by an older "
+            "version, so make the result once more with the command line"
+        ) from error
+    except (InputError, ValueError, RecursionError) as error:
+        raise InputError(f"{file}: not readable as a manifest ({error}); name one") from error
 
 
 def _check_inputs(recorded: Mapping[str, str], moved: Mapping[str, str], *, result: Path) -> None:
@@ -107,7 +125,8 @@ def _check_inputs(recorded: Mapping[str, str], moved: Mapping[str, str], *, resu
     problems = [f"--input {name}: no such input" for name in moved if name not in recorded]
     for name, expected in recorded.items():
         place = moved.get(name, name)
-        there = place != "-" and Path(place).exists()
+        # Not a pipe or a device, which would be read for ever.
+        there = os.path.isfile(place) or os.path.isdir(place)
         found = input_sha256(Path(place), besides=result) if there else None
         if found is None:
             reason = "was read from stdin" if place == "-" else "is not there"
@@ -132,15 +151,28 @@ def _target(out: Path | None, old: Path) -> Iterator[Path]:
     yield out
 
 
+def _repeatable(file: Path, words: Sequence[str]) -> Invocation:
+    """Parse the recorded command line; refuse one that does more than make a folder.
+
+    The manifest may be somebody else's, and ``bench run --agent`` would run what it names.
+    """
+    invocation = read_invocation(_root(), words)
+    if invocation.record() is None:
+        raise InputError(
+            f"{file}: `{' '.join(invocation.path)}` is no command that makes a result folder, so "
+            "no manifest of ours records it; do not trust this one"
+        )
+    return invocation
+
+
 def _placed_words(
-    words: Sequence[str], out: Path, moved: Mapping[str, str], *, quiet: bool
+    invocation: Invocation, out: Path, moved: Mapping[str, str], *, quiet: bool
 ) -> list[str]:
     """Return the recorded command line with the new folder and where the inputs are now."""
 
     def place(parameter: click.Parameter, text: str) -> str:
         return str(out) if isinstance(parameter.type, OutputFolder) else moved.get(text, text)
 
-    invocation = read_invocation(_root(), words)
     placed = invocation.words(place)
     if quiet:
         placed.insert(len(invocation.path), "--quiet")
@@ -159,10 +191,10 @@ def _root() -> click.Group:
     return root
 
 
-def _other_versions(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[str]]:
-    def versions(described: Mapping[str, Any]) -> dict[str, str]:
-        own = {name: str(described.get(name)) for name in ("tidegauge", "python")}
-        return {**own, **described.get("libraries", {})}
+def _other_versions(old: _Manifest, new: _Manifest) -> dict[str, list[str]]:
+    def versions(described: _Manifest) -> dict[str, str]:
+        own = {"tidegauge": described.tidegauge, "python": described.python}
+        return {**own, **described.libraries}
 
     before, after = versions(old), versions(new)
     return {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tidegauge.engine.arviz_import import quiet_arviz
 
 if TYPE_CHECKING:
     import arviz as az
@@ -167,8 +168,21 @@ def _sampling_quality(
         )
 
 
+def leave_one_out_weights(log_likelihood: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights (draw, observation) of the posterior without each observation.
+
+    Pareto-smoothed importance sampling [1]_: they sum to one for each observation.
+
+    References
+    ----------
+    .. [1] Vehtari, Gelman and Gabry (2017), Statistics and Computing 27, 1413-1432.
+    """
+    smoothed, _ = _arviz().psislw(-log_likelihood.T)
+    weights: NDArray[np.float64] = np.exp(np.asarray(smoothed).T)
+    return weights
+
+
 def _arviz() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+    with quiet_arviz():
         import arviz as az
     return az

@@ -6,10 +6,10 @@ not decide. When it was made and how long it took are no part of a result.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegauge.engine.store import check_netcdf, read_npz
 from tidegauge.errors import InputError
 from tidegauge.io import sha256_of
 from tidegauge.manifest import MANIFEST
@@ -130,10 +131,20 @@ def _read_leaves(path: Path) -> Leaves | None:
     """Return the values of a file by name, None for a format that holds no numbers to compare."""
     readers = {".csv": _csv_leaves, ".json": _json_leaves, ".npz": _npz_leaves, ".nc": _nc_leaves}
     reader = readers.get(path.suffix)
-    try:
+    with _damage(path):
         return reader(path) if reader else None
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: damaged ({error}); make it again") from error
+
+
+@contextlib.contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Say of a file that cannot be read that it is damaged, whatever its library raises."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: damaged ({reason}); make it again") from error
 
 
 def _csv_leaves(path: Path) -> Leaves:
@@ -162,13 +173,13 @@ def _walk(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def _npz_leaves(path: Path) -> Leaves:
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    return read_npz(path, path.read_bytes())
 
 
 def _nc_leaves(path: Path) -> Leaves:
     import h5netcdf
 
+    check_netcdf(path)
     found: Leaves = {}
 
     def collect(group: Any, prefix: str) -> None:
@@ -189,12 +200,12 @@ def monte_carlo_agreement(old: Path, new: Path) -> MonteCarlo | None:
 
     if not ((old / PARAMETERS).is_file() and (new / PARAMETERS).is_file()):
         return None
-    tables = [pd.read_csv(folder / PARAMETERS, index_col="parameter") for folder in (old, new)]
-    if not tables[0].index.equals(tables[1].index):
-        return None
-    a, b = tables
-    error = np.sqrt(a["sd"] ** 2 / a["ess_bulk"] + b["sd"] ** 2 / b["ess_bulk"])
-    z = (np.abs(a["mean"] - b["mean"]) / error)[error > 0]
+    with _damage(old / PARAMETERS):
+        a, b = (pd.read_csv(folder / PARAMETERS, index_col="parameter") for folder in (old, new))
+        if not a.index.equals(b.index):
+            return None
+        error = np.sqrt(a["sd"] ** 2 / a["ess_bulk"] + b["sd"] ** 2 / b["ess_bulk"])
+        z = (np.abs(a["mean"] - b["mean"]) / error)[error > 0]
     n = max(len(z), 1)
     limit = float(stats.norm.isf(FALSE_ALARM / 2 / n))
     return MonteCarlo(float(z.max()) if len(z) else 0.0, limit, len(z))

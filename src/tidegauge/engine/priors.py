@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaincinv, log_ndtr, logit, ndtr, ndtri
+import scipy  # loads scipy.special when it is first used: `--help` needs no priors
 
 from tidegauge.arrays import FloatArray
 
-GAUSSIAN, HALF_CAUCHY, GAMMA, LOGISTIC = 0.0, 1.0, 2.0, 3.0
+GAUSSIAN, HALF_CAUCHY, GAMMA, LOGISTIC, LOG_NORMAL = 0.0, 1.0, 2.0, 3.0, 4.0
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -28,11 +28,11 @@ class Prior:
     Attributes
     ----------
     kind : str
-        ``normal``, ``half_normal``, ``half_cauchy``, ``truncated_normal``, ``gamma`` or
-        ``uniform_logit``.
+        ``normal``, ``half_normal``, ``half_cauchy``, ``truncated_normal``, ``gamma``,
+        ``log_normal`` or ``uniform_logit``.
     mu, sd : float
         Location (0 for the half priors) and scale, in the parameter's own units; of a gamma its
-        mean and standard deviation.
+        mean and standard deviation, of a log-normal those of the natural logarithm.
     upper : float
         Upper bound of a truncated normal.
 
@@ -87,9 +87,11 @@ class Prior:
 
     def powered(self, power: float) -> Prior | None:
         """Return the prior whose density is this one's to a power, or None if it is of no kind."""
-        if self.code != GAUSSIAN:
+        if self.code not in (GAUSSIAN, LOG_NORMAL):
             return None
-        return replace(self, sd=self.sd / np.sqrt(power))
+        # A power of 1 / value moves the mean of the logarithm.
+        moved = self.mu + (self.code == LOG_NORMAL) * self.sd**2 * (1 / power - 1)
+        return replace(self, mu=moved, sd=self.sd / np.sqrt(power))
 
     def to_pymc(self, name: str, *, dims: str | tuple[str, ...] | None = None) -> Any:
         """Add a random variable with this prior to the PyMC model being built."""
@@ -122,13 +124,17 @@ def _half_normal_log_normaliser(prior: Prior) -> float:
 
 
 def _truncated_log_normaliser(prior: Prior) -> float:
-    inside = float(log_ndtr((prior.upper - prior.mu) / prior.sd))
+    inside = float(scipy.special.log_ndtr((prior.upper - prior.mu) / prior.sd))
     return _gaussian_log_normaliser(prior) - inside
 
 
 def _truncated_quantile(prior: Prior, probability: FloatArray) -> Any:
-    below_upper = ndtr((prior.upper - prior.mu) / prior.sd)
-    return prior.mu + prior.sd * ndtri(probability * below_upper)
+    below_upper = scipy.special.ndtr((prior.upper - prior.mu) / prior.sd)
+    return prior.mu + prior.sd * scipy.special.ndtri(probability * below_upper)
+
+
+def _log_normal_quantile(prior: Prior, probability: FloatArray) -> Any:
+    return np.exp(prior.mu + prior.sd * scipy.special.ndtri(probability))
 
 
 def gamma_shape_rate(prior: Prior) -> tuple[float, float]:
@@ -143,7 +149,7 @@ def _gamma_log_normaliser(prior: Prior) -> float:
 
 def _gamma_quantile(prior: Prior, probability: FloatArray) -> Any:
     shape, rate = gamma_shape_rate(prior)
-    return gammaincinv(shape, probability) / rate
+    return scipy.special.gammaincinv(shape, probability) / rate
 
 
 def _gaussian_log_kernel(prior: Prior, values: FloatArray) -> Any:
@@ -159,6 +165,11 @@ def _gamma_log_kernel(prior: Prior, values: FloatArray) -> Any:
     return (shape - 1) * np.log(values) - rate * values
 
 
+def _log_normal_log_kernel(prior: Prior, values: FloatArray) -> Any:
+    logs = np.log(values)
+    return -0.5 * ((logs - prior.mu) / prior.sd) ** 2 - logs
+
+
 def _logistic_log_kernel(prior: Prior, values: FloatArray) -> Any:
     return -np.abs(values) - 2 * np.log1p(np.exp(-np.abs(values)))
 
@@ -168,6 +179,7 @@ _LOG_KERNELS: Mapping[float, Callable[[Prior, FloatArray], Any]] = {
     HALF_CAUCHY: _cauchy_log_kernel,
     GAMMA: _gamma_log_kernel,
     LOGISTIC: _logistic_log_kernel,
+    LOG_NORMAL: _log_normal_log_kernel,
 }
 _SUPPORTS: Mapping[str, Callable[[Prior], tuple[float, float]]] = {
     "real": lambda prior: (-math.inf, math.inf),
@@ -179,7 +191,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=GAUSSIAN,
         support="real",
         log_normaliser=_gaussian_log_normaliser,
-        quantile=lambda prior, probability: prior.mu + prior.sd * ndtri(probability),
+        quantile=lambda prior, probability: prior.mu + prior.sd * scipy.special.ndtri(probability),
         text="Normal({self.mu:g}, {self.sd:g})",
         pymc=("Normal", {"mu": "mu", "sigma": "sd"}),
     ),
@@ -187,7 +199,7 @@ _KINDS: Mapping[str, _Kind] = {
         code=GAUSSIAN,
         support="positive",
         log_normaliser=_half_normal_log_normaliser,
-        quantile=lambda prior, probability: prior.sd * ndtri(0.5 * (1 + probability)),
+        quantile=lambda prior, probability: prior.sd * scipy.special.ndtri(0.5 * (1 + probability)),
         text="HalfNormal({self.sd:g})",
         pymc=("HalfNormal", {"sigma": "sd"}),
     ),
@@ -215,11 +227,19 @@ _KINDS: Mapping[str, _Kind] = {
         text="Gamma(mean {self.mu:.4g}, sd {self.sd:.4g})",
         pymc=("Gamma", {"mu": "mu", "sigma": "sd"}),
     ),
+    "log_normal": _Kind(
+        code=LOG_NORMAL,
+        support="positive",
+        log_normaliser=_gaussian_log_normaliser,
+        quantile=_log_normal_quantile,
+        text="LogNormal({self.mu:.4g}, {self.sd:g})",
+        pymc=("LogNormal", {"mu": "mu", "sigma": "sd"}),
+    ),
     "uniform_logit": _Kind(
         code=LOGISTIC,
         support="real",
         log_normaliser=lambda prior: 0.0,
-        quantile=lambda prior, probability: logit(probability),
+        quantile=lambda prior, probability: scipy.special.logit(probability),
         text="logit of Uniform(0, 1)",
         pymc=("Logistic", {"mu": "mu"}),
     ),
@@ -251,6 +271,11 @@ def gamma(*, mean: float, sd: float) -> Prior:
     return Prior("gamma", mean, sd)
 
 
+def log_normal(mu: float, sd: float) -> Prior:
+    """Return the distribution of exp(x), x ~ Normal(mu, sd): its median is exp(mu)."""
+    return Prior("log_normal", mu, sd)
+
+
 def uniform_logit() -> Prior:
     """Return the prior of the logit of a share that is uniform between 0 and 1."""
     return Prior("uniform_logit", 0.0, math.pi / math.sqrt(3))
@@ -263,6 +288,7 @@ MAKERS: Mapping[str, Callable[..., Prior]] = {
     "half_cauchy": half_cauchy,
     "truncated_normal": truncated_normal,
     "gamma": gamma,
+    "log_normal": log_normal,
 }
 
 

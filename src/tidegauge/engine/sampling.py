@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.arviz_import import quiet_arviz
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.progress import SILENT, Progress, Step
 from tidegauge.system import available_cores
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     import arviz as az
     import pymc as pm
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major at every import
+with quiet_arviz():
     import nutpie
     from nutpie import _lib
     from nutpie.compile_pymc import CompiledPyMCModel

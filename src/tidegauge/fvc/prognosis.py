@@ -69,7 +69,7 @@ class Prognosis:
 
 
 def prognose(forecaster: Predictive, cohort: Cohort) -> list[Prognosis]:
-    """Return the outlook of every patient of a cohort, from first visits alone."""
+    """Return the outlook of every patient of a cohort."""
     baselines, n = cohort.baselines, cohort.n_patients
     weeks = np.union1d(_GRID_WEEKS, [YEAR_WEEKS])
     questions = Questions(np.repeat(np.arange(n), len(weeks)), np.tile(weeks, n))

@@ -32,6 +32,7 @@ STACK = "stack"
 QUICK = "direct"  # what a first submission is made by, and tiny cohorts
 _R_HAT_LIMIT = 1.05
 INNER_FOLDS = 5
+MOST_VISITS = 4  # forecasts from more are recalibrated like those from so many
 LEAST_PATIENTS = 10  # fewer cannot be split into folds that say anything
 
 FORECASTERS: dict[str, Forecaster] = {
@@ -120,24 +121,31 @@ def fit_panel(
     *,
     seed: int,
     names: tuple[str, ...] | None = None,
+    visits: int = 1,
     workers: int | None = 1,
     progress: Progress = SILENT,
 ) -> Panel:
     """Fit every candidate on a cohort and choose among them by inner cross-validation.
 
-    `workers` is as in `parallel_map`: None for one process a core.
+    Parameters
+    ----------
+    visits : int
+        From how many visits, at most, forecasts are recalibrated; the choice looks at one.
+    workers : int, optional
+        As in `parallel_map`: None for one process a core.
     """
     names = names or candidates(cohort)
     rows = cohort.scored()
     fold = assign_folds(cohort.n_patients, INNER_FOLDS, seed)
-    fits, unseen = _fit_all(cohort, names, rows, fold, seed, workers, progress)
+    fits, unseen = _fit_all(cohort, names, fold, seed, visits, workers, progress)
     questions, true_ml = cohort.questions(rows), cohort.fvc_ml[rows]
     blends: dict[str, Blend] = {}
     calibrated: dict[str, FloatArray] = {}
     for name in names:
-        calibration = fit_calibration(unseen[name], true_ml, cohort.baselines, questions)
-        calibrated[name] = calibration.apply(unseen[name], cohort.baselines, questions)
-        blends[name] = Blend((Member(name, fits[name], calibration),), (1.0,))
+        calibration, *by_visits = _calibrations(cohort, unseen[name])
+        calibrated[name] = calibration.apply(unseen[name][0], cohort.baselines, questions)
+        member = Member(name, fits[name], calibration, tuple(by_visits))
+        blends[name] = Blend((member,), (1.0,))
     stacked = [name for name in names if name in _STACKED]
     if len(stacked) > 1:
         stack = fit_stack([calibrated[n] for n in stacked], true_ml, fold[questions.patient])
@@ -148,6 +156,18 @@ def fit_panel(
     return Panel(blends, scores, max(scores, key=lambda name: scores[name]))
 
 
+def _calibrations(cohort: Cohort, unseen: list[FloatArray]) -> list[Calibration]:
+    """Fit the recalibration of forecasts from the first visit, the first two, ..."""
+    found: list[Calibration] = []
+    for visits, draws in enumerate(unseen, start=1):
+        rows = cohort.scored(visits)
+        if visits > 1 and len(np.unique(cohort.patient[rows])) < LEAST_PATIENTS:
+            break
+        questions, true_ml = cohort.questions(rows), cohort.fvc_ml[rows]
+        found.append(fit_calibration(draws, true_ml, cohort.baselines, questions))
+    return found
+
+
 def fit_one(cohort: Cohort, name: str, *, seed: int) -> Blend:
     """Fit one forecaster without recalibration: quick, and all a tiny cohort allows."""
     fitted = FORECASTERS[name].fit(cohort, seed=seed)
@@ -155,15 +175,23 @@ def fit_one(cohort: Cohort, name: str, *, seed: int) -> Blend:
 
 
 def fit_model(
-    training: Cohort, *, seed: int, workers: int | None = None, progress: Progress = SILENT
+    training: Cohort,
+    *,
+    seed: int,
+    visits: int = MOST_VISITS,
+    workers: int | None = None,
+    progress: Progress = SILENT,
 ) -> FittedModel:
-    """Choose a forecaster by inner cross-validation and refit it on everyone."""
+    """Choose a forecaster by inner cross-validation and refit it on everyone.
+
+    `visits` is as in `fit_panel`.
+    """
     meta: dict[str, Any] = {"seed": seed, "n_patients": training.n_patients, "folds": INNER_FOLDS}
     names = training.baselines.feature_names
     if training.n_patients < LEAST_PATIENTS:
         quick = fit_one(training, QUICK, seed=seed)
         return FittedModel(quick, quick, QUICK, names, meta)
-    panel = fit_panel(training, seed=seed, workers=workers, progress=progress)
+    panel = fit_panel(training, seed=seed, visits=visits, workers=workers, progress=progress)
     meta["inner_scores"] = panel.inner_scores
     scores = ", ".join(f"{name} {score:.3f}" for name, score in panel.inner_scores.items())
     progress.note(f"chose {panel.chosen} by inner cross-validation ({scores})")
@@ -197,40 +225,53 @@ class _Task:
     fold: IntArray
     held: int | None
     seed: int
+    visits: int
 
 
 def _fit_all(
     cohort: Cohort,
     names: tuple[str, ...],
-    rows: IntArray,
     fold: IntArray,
     seed: int,
+    visits: int,
     workers: int | None,
     progress: Progress,
-) -> tuple[dict[str, Fitted], dict[str, FloatArray]]:
+) -> tuple[dict[str, Fitted], dict[str, list[FloatArray]]]:
+    """Return the fits, and out-of-fold draws of the visits that score, by visits seen."""
     held: list[int | None] = [None, *range(INNER_FOLDS)]
-    tasks = [_Task(name, cohort, fold, k, seed) for name in names for k in held]
+    tasks = [_Task(name, cohort, fold, k, seed, visits) for name in names for k in held]
     results = parallel_map(
         _run, tasks, workers=workers, label="fitting forecasters", progress=progress
     )
     fits: dict[str, Fitted] = {}
-    unseen = {name: np.empty((len(rows), DRAWS)) for name in names}
-    for task, (fitted, draws) in zip(tasks, results, strict=True):
+    unseen: dict[str, list[FloatArray]] = {}
+    for task, (fitted, by_visits) in zip(tasks, results, strict=True):
         if task.held is None:
             fits[task.name] = fitted
-        else:
-            unseen[task.name][fold[cohort.patient[rows]] == task.held] = draws
+            continue
+        rows = [cohort.scored(k) for k in range(1, len(by_visits) + 1)]
+        of_name = unseen.setdefault(task.name, [np.empty((len(r), DRAWS)) for r in rows])
+        for known, asked, draws in zip(of_name, rows, by_visits, strict=True):
+            known[fold[cohort.patient[asked]] == task.held] = draws
     return fits, unseen
 
 
-def _run(task: _Task) -> tuple[Fitted, FloatArray]:
+def _run(task: _Task) -> tuple[Fitted, list[FloatArray]]:
+    """Return the fit, and draws of the fold it did not see from one visit and, if it can, more."""
     forecaster, cohort = FORECASTERS[task.name], task.cohort
     if task.held is None:
-        return forecaster.fit(cohort, seed=task.seed), np.empty((0, DRAWS))
+        return forecaster.fit(cohort, seed=task.seed), []
     fitted = forecaster.fit(cohort.take(np.flatnonzero(task.fold != task.held)), seed=task.seed)
-    rows = cohort.scored()
-    asked = rows[task.fold[cohort.patient[rows]] == task.held]
-    return fitted, fitted.forecast(cohort.baselines, cohort.questions(asked))
+    draws = []
+    for visits in range(1, task.visits + 1):
+        rows = cohort.scored(visits)
+        questions = cohort.questions(rows[task.fold[cohort.patient[rows]] == task.held])
+        if isinstance(fitted, HierarchicalFit):
+            seen = cohort.later_visits(visits - 1)
+            draws.append(fitted.forecast(cohort.baselines, questions, seen))
+        elif visits == 1:
+            draws.append(fitted.forecast(cohort.baselines, questions))
+    return fitted, draws
 
 
 def _mean_score(draws: FloatArray, true_ml: FloatArray) -> float:

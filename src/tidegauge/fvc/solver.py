@@ -147,14 +147,14 @@ def _improve(
     if training.n_patients < LEAST_PATIENTS:
         progress.note(f"{training.n_patients} patients are too few to compare forecasters on")
         return
-    model = fit_model(training, seed=seed, workers=workers, progress=progress)
+    model = fit_model(training, seed=seed, visits=1, workers=workers, progress=progress)
     write_forecast(model.blend, test, output)
     yield model.chosen, None
     if source.is_there(folder, "train"):
         training = add_features(
             training, folder, "train", source, workers=workers, progress=progress
         )
-        model = fit_model(training, seed=seed, workers=workers, progress=progress)
+        model = fit_model(training, seed=seed, visits=1, workers=workers, progress=progress)
         measured = measure_for(
             model, test.cohort, folder, source=source, workers=workers, progress=progress
         )

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import io
+import hashlib
 import json
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tidegauge.engine.store import MANIFEST, manifest, write_json
+from tidegauge.engine.store import MANIFEST, manifest, read_npz, write_json
 from tidegauge.errors import InputError
 from tidegauge.fvc.forecasters.stack import Blend, Member
 from tidegauge.fvc.recalibration import Calibration
 from tidegauge.fvc.selection import FORECASTERS, FittedModel
-from tidegauge.io import atomic_folder, check_complete, sha256_of
+from tidegauge.io import atomic_folder, check_complete, read_file, sha256_of
 
 FORMAT = "tidegauge-fvc-model"
-VERSION = 1
+VERSION = 2
 _JSON, _ARRAYS = "model.json", "arrays.npz"
 _BLENDS = ("blend", "outlook")
+_MAX_BYTES = 2**30
 
 
 def save_model(model: FittedModel, folder: Path) -> None:
@@ -50,8 +50,8 @@ def _pack(name: str, blend: Blend, arrays: dict[str, Any]) -> dict[str, Any]:
     for i, member in enumerate(blend.members):
         state = member.fitted.state()
         arrays |= {f"{name}.{i}.{key}": np.asarray(value) for key, value in state.items()}
-        calibration = asdict(member.calibration)
-        members.append({"name": member.name, "calibration": calibration, "arrays": sorted(state)})
+        calibrations = [asdict(one) for one in (member.calibration, *member.by_visits)]
+        members.append({"name": member.name, "calibrations": calibrations, "arrays": sorted(state)})
     return {"members": members, "weights": list(blend.weights)}
 
 
@@ -60,7 +60,8 @@ def _unpack(name: str, entry: dict[str, Any], arrays: Any) -> Blend:
     for i, one in enumerate(entry["members"]):
         state = {key: arrays[f"{name}.{i}.{key}"] for key in one["arrays"]}
         fitted = FORECASTERS[one["name"]].restore(state)
-        members.append(Member(one["name"], fitted, Calibration(**one["calibration"])))
+        first, *more = (Calibration(**values) for values in one["calibrations"])
+        members.append(Member(one["name"], fitted, first, tuple(more)))
     return Blend(tuple(members), tuple(float(w) for w in entry["weights"]))
 
 
@@ -77,11 +78,14 @@ def load_model(folder: Path) -> FittedModel:
     check_complete(folder)
     content = _read_content(folder / _JSON)
     path = folder / _ARRAYS
-    if not path.is_file() or sha256_of(path) != content.get("sha256"):
+    data = read_file(path, max_bytes=_MAX_BYTES) if path.is_file() else b""
+    if hashlib.sha256(data).hexdigest() != content.get("sha256"):
+        if _read_content(folder / _JSON) != content:
+            return load_model(folder)  # another command replaced it meanwhile
         raise InputError(f"{path}: missing or damaged; fit the model again")
+    arrays = read_npz(path, data)
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
-            blend, outlook = (_unpack(name, content[name], arrays) for name in _BLENDS)
+        blend, outlook = (_unpack(name, content[name], arrays) for name in _BLENDS)
         return FittedModel(
             blend,
             outlook,
@@ -89,15 +93,15 @@ def load_model(folder: Path) -> FittedModel:
             tuple(content["feature_names"]),
             dict(content["training"]),
         )
-    except (KeyError, IndexError, TypeError, ValueError, MemoryError, zipfile.BadZipFile) as error:
+    except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         raise InputError(f"{folder}: damaged model ({error}); fit the model again") from error
 
 
 def _read_content(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`") from None
+        if not path.is_file():
+            raise InputError(f"{path}: not found; make a model with `tidegauge fvc fit`")
+        content = json.loads(read_file(path, max_bytes=_MAX_BYTES))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: damaged ({error}); fit the model again") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:

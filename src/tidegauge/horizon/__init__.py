@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         gamma,
         half_cauchy,
         half_normal,
+        log_normal,
         normal,
         truncated_normal,
     )
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "tidegauge.engine.priors": (
-        *("gamma", "half_cauchy", "half_normal", "normal", "truncated_normal"),
+        *("gamma", "half_cauchy", "half_normal", "log_normal", "normal", "truncated_normal"),
     ),
     "tidegauge.horizon.analysis": (
         *("compare", "compare_trends", "fit", "fit_exact", "fit_regression", "multiverse"),
@@ -66,6 +67,7 @@ __all__ = [
     "half_cauchy",
     "half_normal",
     "load",
+    "log_normal",
     "model",
     "multiverse",
     "normal",

@@ -29,7 +29,7 @@ from tidegauge.horizon.studies.compare import DEFAULT_FOLDS, CompareOptions, Com
 from tidegauge.horizon.studies.compare import compare as compare_methods
 from tidegauge.horizon.studies.held_out import KINDS
 from tidegauge.horizon.studies.multiverse_study import Study, StudyOptions, study
-from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions
+from tidegauge.horizon.trend.comparison import SURFACE_RATES, TrendComparison, TrendOptions
 from tidegauge.horizon.trend.comparison import compare_trends as compare_shapes
 from tidegauge.horizon.trend.frontier import AgentFacts, place_agents
 from tidegauge.progress import SILENT, Progress
@@ -287,6 +287,7 @@ def compare_trends(
     model: ModelChoice | str = "core",
     *,
     shapes: Sequence[str] | str = "all",
+    success: Sequence[float] = (),
     draws: int | None = None,
     tune: int | None = None,
     chains: int | None = None,
@@ -295,7 +296,7 @@ def compare_trends(
     frontier: bool = False,
     progress: Progress = SILENT,
 ) -> TrendComparison:
-    """Fit shapes of the trend over release date jointly with all the rest; score and stack them.
+    """Fit shapes of the trend over release date jointly with all the rest; score and mix them.
 
     Parameters
     ----------
@@ -303,6 +304,8 @@ def compare_trends(
         The model around the trend.
     shapes : sequence of str or ``all``
         Of ``linear``, ``quadratic``, ``kink`` and ``logistic``.
+    success : sequence of float
+        Success rates whose trend is wanted beside those at 50, 80, 90, 95 and 99 %.
     draws, tune, chains, seed, since, frontier
         As in `fit`.
 
@@ -327,6 +330,7 @@ def compare_trends(
         patient=not sizes,
         facts=AgentFacts(since=since, frontier=frontier),
         shapes=SHAPES if shapes == "all" else tuple(shapes),
+        rates=tuple(sorted({*SURFACE_RATES, *success})),
     )
     return compare_shapes(runs, options, progress=progress)
 

@@ -6,21 +6,20 @@ from again.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidegauge.engine.arviz_import import quiet_arviz
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.model.likelihood import log_likelihoods, tried_cells
 from tidegauge.horizon.model.observations import groups_of, sources_of
 from tidegauge.horizon.model.options import HorizonOptions
 from tidegauge.horizon.model.parameters import DIMS, Point
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major at every import
+with quiet_arviz():
     import arviz as az
 
 if TYPE_CHECKING:

@@ -211,7 +211,7 @@ class HorizonResult(ABC):
     def _repr_html_(self) -> str:
         failed = "".join(f"<li>{html.escape(f'{c.name}: {c.detail}')}</li>" for c in self._failed)
         table = self._shown().to_html(
-            index=False, border=0, float_format=lambda value: f"{value:.4g}"
+            index=False, border=0, justify="left", float_format=lambda value: f"{value:.4g}"
         )
         return (
             f"<p><strong>{html.escape(self._verdict)}</strong></p>"
@@ -231,7 +231,7 @@ class HorizonResult(ABC):
     def _caption(self) -> str:
         return (
             f"Time horizons in minutes of human work: task length at which the {self.estimand} is "
-            "50 % and 80 % (medians, 95 % intervals)"
+            "50 % (p50) and 80 % (p80), as medians"
         )
 
     def _shown(self) -> pd.DataFrame:
@@ -240,11 +240,11 @@ class HorizonResult(ABC):
         shown: dict[str, Any] = {"agent": self.design.agents}
         for success in (0.5, 0.8):
             found = self.estimate.interval(success)
-            name = f"{success:.0%}"
+            name = f"p{success * 100:.0f}"
             ends = zip(found.low, found.high, strict=True)
             shown |= {
                 name: found.median,
-                f"{name} interval": [f"{low:.3g} to {high:.3g}" for low, high in ends],
+                f"{name}, 95 % interval": [f"{low:.3g} to {high:.3g}" for low, high in ends],
             }
         return pd.DataFrame(shown)
 
@@ -316,11 +316,6 @@ class HorizonFit(HorizonResult):
         Runs it took: a run that did not converge is repeated with smaller steps, longer chains.
     seconds : dict
         ``compile`` and ``sample``.
-    modes : Check or None
-        What was found of other modes, where it was looked for.
-    log_mass : float
-        Logarithm of the mass of the mode that was sampled (NaN if not estimated), to compare fits
-        that ended in different modes of one posterior.
     trend_agents : dict
         Which agents are in the trend, where not all that have a date.
     """
@@ -334,8 +329,6 @@ class HorizonFit(HorizonResult):
     diagnosis: Diagnosis
     attempts: int = 1
     seconds: Mapping[str, float] = field(default_factory=dict)
-    modes: Check | None = None
-    log_mass: float = float("nan")
     asked: SamplerConfig | None = None
     trend_agents: Mapping[str, Any] = field(default_factory=dict)
     made: Manifest | None = None
@@ -382,9 +375,8 @@ class HorizonFit(HorizonResult):
 
     @property
     def findings(self) -> tuple[Check, ...]:
-        """Checks of convergence, of other modes, and of the model by prediction."""
-        modes = (self.modes,) if self.modes else ()
-        return (*self.diagnosis.checks, *modes, *self.predictive.checks())
+        """Checks of convergence, and of the model by prediction."""
+        return (*self.diagnosis.checks, *self.predictive.checks())
 
     @property
     def diagnostics(self) -> dict[str, Any]:
@@ -440,7 +432,7 @@ class HorizonFit(HorizonResult):
         return pd.DataFrame() if found is None else found
 
     def trend(self) -> pd.DataFrame:
-        """Return the doubling time and the dates at which the trend reaches long tasks.
+        """Return doubling times and horizons of the trend, and of an agent that scatters around it.
 
         Raises
         ------
@@ -458,11 +450,12 @@ class HorizonFit(HorizonResult):
 
     @cached_property
     def trend_tables(self) -> dict[str, pd.DataFrame]:
-        """``trend.csv`` and ``trend_fan.csv``."""
+        """``trend.csv``, ``trend_dates.csv`` and ``trend_fan.csv``."""
         from tidegauge.horizon.trend.draws import trend_of_fit
-        from tidegauge.horizon.trend.summary import trend_files
+        from tidegauge.horizon.trend.summary import summarise_trend, trend_files
 
-        return trend_files([trend_of_fit(self)])
+        trends = [trend_of_fit(self)]
+        return trend_files(summarise_trend(trends), trends)
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return every table that `save` writes, by the name of its file."""

@@ -40,10 +40,10 @@ def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 def save_chart(chart: alt.TopLevelMixin, stem: Path) -> list[Path]:
     """Write ``stem.png`` and ``stem.svg``; return their paths."""
-    spec = specification(chart)
+    drawn = vl_convert.vegalite_to_svg(specification(chart))
     png, svg = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
-    png.write_bytes(vl_convert.vegalite_to_png(spec, scale=PNG_SCALE))
-    svg.write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+    png.write_bytes(vl_convert.svg_to_png(drawn, scale=PNG_SCALE))
+    svg.write_text(drawn, encoding="utf-8")
     return [png, svg]
 
 

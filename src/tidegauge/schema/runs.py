@@ -80,6 +80,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 KNOWN_FIELDS = frozenset(RunRecord.__struct_fields__) - {"unknown"}
+METR_COLUMNS = tuple(
+    name for name in RunRecord.__struct_fields__ if name not in ("score", "unknown")
+)
 _BACKSLASH = ord("\\")  # the search for a single byte is almost free, and few lines have it
 _decode = msgspec.json.Decoder(RunRecord, strict=True).decode
 _decode_any = msgspec.json.Decoder().decode
@@ -291,9 +294,14 @@ def read_runs(source: Path | str, *, keep_unknown: bool = True) -> Iterator[RunR
     reader.raise_problems()
 
 
-def encode_run(record: RunRecord) -> bytes:
-    """Return the record as one line of JSON without its newline; whole numbers stay whole."""
+def encode_run(record: RunRecord, *, whole: bool = False) -> bytes:
+    """Return the record as one line of JSON without its newline; whole numbers stay whole.
+
+    With `whole` every column of METR's format is there, null where the record has none.
+    """
     row = msgspec.to_builtins(record)
+    if whole:
+        row = {name: row.get(name) for name in METR_COLUMNS} | row
     unknown = row.pop("unknown", {})
     for name, value in row.items():
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
@@ -321,11 +329,7 @@ def append_runs(path: Path | str, records: Sequence[RunRecord]) -> int:
     """
     if str(path).endswith(".gz"):
         raise InputError(f"{path}: lines cannot be appended to gzip; append to a plain file")
-    problems = [
-        f"{path}: {problem}"
-        for record in records
-        for problem in row_faults(msgspec.json.decode(encode_run(record)))
-    ]
+    problems = [f"{path}: {problem}" for record in records for problem in _record_faults(record)]
     if problems:
         raise RunFileError(problems)
 
@@ -336,6 +340,15 @@ def append_runs(path: Path | str, records: Sequence[RunRecord]) -> int:
         ]
 
     return append_lines(path, new_lines)
+
+
+def _record_faults(record: RunRecord) -> Iterator[str]:
+    try:
+        line = encode_run(record)
+    except (ValueError, OverflowError) as error:  # half a surrogate pair, an absurd integer
+        yield f"run {record.run_id!r} cannot be written as JSON ({error}); correct it"
+    else:
+        yield from row_faults(msgspec.json.decode(line))
 
 
 class _RunId(msgspec.Struct):
@@ -353,8 +366,11 @@ def _run_ids(lines: BinaryIO) -> set[Any]:
     return found
 
 
-def write_runs(path: Path | str, records: Iterable[RunRecord]) -> int:
-    """Write a whole file of records atomically (gzip by its name) and return how many."""
+def write_runs(path: Path | str, records: Iterable[RunRecord], *, whole: bool = False) -> int:
+    """Write a file of records atomically (gzip by its name) and return how many.
+
+    With `whole` every row has every column of METR's format.
+    """
     count = 0
     with contextlib.ExitStack() as stack:
         handle = stack.enter_context(atomic_write_bytes(path))
@@ -363,7 +379,7 @@ def write_runs(path: Path | str, records: Iterable[RunRecord]) -> int:
             zipped = gzip.GzipFile(filename="", mode="wb", fileobj=handle, mtime=0)
             handle = cast(BinaryIO, stack.enter_context(zipped))
         for record in records:
-            handle.write(encode_run(record) + b"\n")
+            handle.write(encode_run(record, whole=whole) + b"\n")
             count += 1
     return count
 

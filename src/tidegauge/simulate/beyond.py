@@ -24,9 +24,9 @@ class Beyond:
     Attributes
     ----------
     residual : ndarray, shape (task,)
-        Difficulty beyond length, logits: a family part and a task part.
-    nu : float
-        Degrees of freedom of the Student-t noise of human log2 durations.
+        Difficulty beyond length, log2 minutes: a family part and a task part.
+    phi : float
+        Two runs of one agent at one task have the correlation 1 / (1 + phi).
     delta_estimate : float
         Estimates are too long by this many log2 minutes.
     """
@@ -34,22 +34,27 @@ class Beyond:
     residual: FloatArray
     sigma_residual_family: float = 1.0
     sigma_residual_task: float = 1.2
-    nu: float = 4.0
+    phi: float = 4.0
     delta_estimate: float = 0.5
 
     @property
     def sigma_residual(self) -> float:
-        """Standard deviation of a new task's residual, logits."""
+        """Standard deviation of a new task's residual, log2 minutes."""
         return math.hypot(self.sigma_residual_family, self.sigma_residual_task)
 
-    def marginal_logit(self, success: float) -> float:
-        """Return the logit at which success averaged over new tasks is `success`."""
+    def marginal_log2(self, success: float, alpha: float, beta: float) -> float:
+        """Return the log2 minutes at which success averaged over new tasks is `success`."""
 
-        def excess(logit: float) -> float:
-            rates = expit(logit + self.sigma_residual * _NODES)
+        def excess(log2: float) -> float:
+            rates = expit(alpha + beta * (log2 + self.sigma_residual * _NODES))
             return float(rates @ _WEIGHTS / _WEIGHTS.sum()) - success
 
-        return float(brentq(excess, -100, 100))
+        return float(brentq(excess, -200, 200))
+
+    def cell_chances(self, chance: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Draw the probability of success that the runs of each cell share."""
+        chance = np.clip(chance, _LEAST_CHANCE, 1 - _LEAST_CHANCE)
+        return rng.beta(self.phi * chance, self.phi * (1 - chance))
 
 
 def draw_beyond(task_family: IntArray, rng: np.random.Generator) -> Beyond:

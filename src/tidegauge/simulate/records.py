@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegauge.arrays import FloatArray, IntArray
+from tidegauge.arrays import IntArray
 from tidegauge.io import atomic_folder
 from tidegauge.manifest import MANIFEST, manifest, write_json
 from tidegauge.progress import SILENT, Progress
@@ -23,7 +23,6 @@ from tidegauge.simulate.runs import (
     HCAST,
     RE_BENCH,
     SWAA,
-    RunsTruth,
     SimulatedRuns,
 )
 
@@ -96,7 +95,7 @@ def _draw_human_runs(
         if name == SWAA and total > 3 * _FAVOURITE_RUNS:
             counts = _with_one_favourite(counts)
         for task, count in zip(tasks.tolist(), counts.tolist(), strict=True):
-            logs = truth.mu_task[task] + truth.sigma_human * _noise(truth, count, rng)
+            logs = truth.mu_task[task] + truth.sigma_human * rng.normal(size=count)
             window = name == RE_BENCH
             for log in logs:
                 minutes = _RE_BENCH_WINDOW_MINUTES if window else 2.0**log
@@ -106,12 +105,6 @@ def _draw_human_runs(
     won = np.zeros(len(runs), dtype=bool)
     won[rng.permutation(len(runs))[: shape.human_successes]] = True
     return [(task, minutes, bool(w)) for (task, minutes), w in zip(runs, won, strict=True)]
-
-
-def _noise(truth: RunsTruth, count: int, rng: np.random.Generator) -> FloatArray:
-    if truth.beyond:
-        return rng.standard_t(truth.beyond.nu, size=count)
-    return rng.normal(size=count)
 
 
 def _with_one_favourite(counts: IntArray) -> IntArray:
@@ -180,10 +173,11 @@ def _draw_agent_records(
     n_cells = shape.agents * shape.tasks
     weights = rng.gamma(4.0, size=n_cells)
     attempts = rng.multinomial(shape.rows - n_human, weights / weights.sum())
-    eta = truth.alpha[:, None] + truth.beta[:, None] * truth.mu_task
-    if truth.beyond:
-        eta = eta + truth.beyond.residual
+    length = truth.mu_task + (truth.beyond.residual if truth.beyond else 0.0)
+    eta = truth.alpha[:, None] + truth.beta[:, None] * length
     chance = 1 / (1 + np.exp(-eta.ravel()))
+    if truth.beyond:
+        chance = truth.beyond.cell_chances(chance, rng)
     successes = rng.binomial(attempts, chance)
     number = n_human
     for cell in np.flatnonzero(attempts).tolist():
@@ -232,15 +226,18 @@ def describe_truth(simulated: SimulatedRuns) -> dict[str, Any]:
 def _with_beyond(
     described: dict[str, Any], simulated: SimulatedRuns, beyond: Beyond
 ) -> dict[str, Any]:
-    """Add what only the full model has; p50 and p80 are typical, those beside them marginal."""
+    """Add what only the full model has; p50 and p80 become marginal, the typical ones go beside."""
     truth = simulated.truth
-    names = ("nu", "delta_estimate", "sigma_residual_family", "sigma_residual_task")
+    names = ("phi", "delta_estimate", "sigma_residual_family", "sigma_residual_task")
     described["parameters"] |= {name: getattr(beyond, name) for name in names}
     described["parameters"] |= {"sigma_residual": beyond.sigma_residual}
     described["trend"] = {"shape": "linear", "doubling_days": DOUBLING_DAYS}
     described["residuals"] = dict(zip(simulated.task_names, beyond.residual.tolist(), strict=True))
-    for name, success in (("p50_marginal", 0.5), ("p80_marginal", 0.8)):
-        minutes = 2.0 ** ((beyond.marginal_logit(success) - truth.alpha) / truth.beta)
-        for agent, value in zip(simulated.agent_names, minutes.tolist(), strict=True):
-            described["agents"][agent][name] = value
+    for name, success in (("p50", 0.5), ("p80", 0.8)):
+        for agent, alpha, beta in zip(
+            simulated.agent_names, truth.alpha.tolist(), truth.beta.tolist(), strict=True
+        ):
+            own = described["agents"][agent]
+            own[f"{name}_typical"] = own[name]
+            own[name] = 2.0 ** beyond.marginal_log2(success, alpha, beta)
     return described

@@ -371,3 +371,14 @@ def test_a_full_disk_is_the_users_error(
     spoiled = replace(OSIC, prepare=full)
     with pytest.raises(InputError, match="No space left"):
         prepare_competition(spoiled, raw, tmp_path / "out")
+
+
+def test_weeks_of_no_study_are_refused_before_every_week_becomes_a_row(tmp_path: Path) -> None:
+    write_raw(simulate_cohort(n_patients=30, seed=5), tmp_path / "raw")
+    table = tmp_path / "raw" / "train.csv"
+    header, first, *rest = table.read_text().splitlines()
+    cells = first.split(",")
+    cells[header.split(",").index("Weeks")] = str(2**50)
+    table.write_text("\n".join([header, *rest, ",".join(cells)]))
+    with pytest.raises(InputError, match=r"train\.csv:\d+: Weeks=1125899906842624: not weeks"):
+        prepare_competition("osic", tmp_path / "raw", tmp_path / "out", verify=False)

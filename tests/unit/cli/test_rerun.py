@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -131,3 +132,51 @@ def test_what_is_no_manifest_is_refused(
     done = call("rerun", tmp_path / "manifest.json")
     assert done.code == 2
     assert problem in done.err
+
+
+def forged_manifest(folder: Path, *words: object, **fields: object) -> Path:
+    command = {"arguments": list(map(str, words)), "inputs": {}, "out": "x", **fields}
+    (folder / "manifest.json").write_text(json.dumps({"command": command}))
+    return folder / "manifest.json"
+
+
+@pytest.mark.parametrize("name", ["agent", "page", "rerun"])
+def test_a_manifest_of_others_runs_no_other_command(
+    name: str, call: Call, here: Path, tmp_path: Path
+) -> None:
+    """Only what makes one folder, and nothing outside it, is repeated."""
+    victim = here / "victim"
+    words: dict[str, tuple[object, ...]] = {
+        "agent": (
+            *("bench", "run", "surge", "--prepared", "p", "--out", "o", "--isolation", "none"),
+            *("--agent", f"touch {victim}"),
+        ),
+        "page": ("horizon", "report", "fit", "--out", victim),
+        "rerun": ("rerun", "manifest.json"),
+    }
+    call("bench", "prepare", "surge", "--simulate", "--out", "p")
+    regression(call)
+    done = call("rerun", forged_manifest(here, *words[name]))
+    assert done.code == 2
+    assert "do not trust this one" in done.err
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"arguments": 3}, {"arguments": [1]}, {"inputs": ["a"]}, {"inputs": {"/dev/zero": "0"}}],
+)
+def test_a_manifest_of_wrong_types_is_refused(
+    fields: dict[str, object], call: Call, here: Path
+) -> None:
+    done = call("rerun", forged_manifest(here, "horizon", "fit", "a", "--out", "b", **fields))
+    assert done.code == 2
+    assert "Traceback" not in done.err
+
+
+def test_a_pipe_in_the_place_of_an_input_is_not_waited_for(call: Call, here: Path) -> None:
+    os.mkfifo(here / "pipe")
+    words = ("horizon", "fit", "pipe", "--out", "b")
+    done = call("rerun", forged_manifest(here, *words, inputs={"pipe": "0" * 64}))
+    assert done.code == 2
+    assert "pipe: is not there" in done.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tidegauge.engine.store import check_netcdf
+from tidegauge.engine.store import check_netcdf, read_npz
 from tidegauge.errors import InputError
 
 
@@ -31,7 +32,17 @@ def absurd(file: h5py.File, secret: Path) -> None:
     file.create_dataset("posterior/x", (2**40,), "f8", chunks=(1024,))
 
 
-@pytest.mark.parametrize("spoil", [external, link_out, virtual, absurd])
+def filled_in(file: h5py.File, secret: Path) -> None:
+    """Five gigabytes that take no room in the file."""
+    file.create_dataset("posterior/x", (5 * 2**27,), "f8", chunks=(1024,), fillvalue=1.0)
+
+
+def huge_chunk(file: h5py.File, secret: Path) -> None:
+    """A chunk is read whole, however small the array."""
+    file.create_dataset("posterior/x", (4,), "f8", chunks=(2**28,), maxshape=(None,))
+
+
+@pytest.mark.parametrize("spoil", [external, link_out, virtual, absurd, filled_in, huge_chunk])
 def test_files_that_lead_elsewhere_or_ask_too_much_are_refused(
     spoil: Callable[[h5py.File, Path], None], tmp_path: Path
 ) -> None:
@@ -39,7 +50,7 @@ def test_files_that_lead_elsewhere_or_ask_too_much_are_refused(
     secret.write_bytes(b"keys")
     with h5py.File(tmp_path / "x.nc", "w") as file:
         spoil(file, secret)
-    with pytest.raises(InputError, match=r"link|another file|asks for"):
+    with pytest.raises(InputError, match=r"link|another file|more bytes"):
         check_netcdf(tmp_path / "x.nc")
 
 
@@ -50,3 +61,18 @@ def test_an_ordinary_file_is_accepted_and_another_kind_is_not(tmp_path: Path) ->
     (tmp_path / "text").write_text("no netCDF")
     with pytest.raises(InputError, match="not a NetCDF"):
         check_netcdf(tmp_path / "text")
+
+
+def test_an_archive_of_arrays_cannot_ask_for_absurd_memory(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "x.npz", x=np.arange(5), mask=np.zeros((200, 500, 500), bool))
+    found = read_npz(tmp_path / "x.npz", (tmp_path / "x.npz").read_bytes())
+    assert found["x"].tolist() == [0, 1, 2, 3, 4]
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(9):
+            with archive.open(f"{number}.npy", "w") as member:
+                for _ in range(128):
+                    member.write(bytes(2**20))
+    with pytest.raises(InputError, match="asks for"):
+        read_npz(tmp_path / "bomb.npz", (tmp_path / "bomb.npz").read_bytes())
+    with pytest.raises(InputError, match="damaged"):
+        read_npz(tmp_path / "x.npz", b"no archive")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import t as student
 
+from tidegauge.arrays import FloatArray
 from tidegauge.errors import InputError
-from tidegauge.fvc.data.cohort import Cohort, Questions, Visits
+from tidegauge.fvc import selection
+from tidegauge.fvc.data.cohort import Baselines, Cohort, Questions, Visits
 from tidegauge.fvc.data.covariates import FeatureScaling
-from tidegauge.fvc.followup import FollowUp, crossval_visits
+from tidegauge.fvc.followup import FollowUp, _summary, crossval_visits, forecast_from_visits
 from tidegauge.fvc.forecasters.hierarchical import KEPT_DRAWS, HierarchicalFit
 from tidegauge.fvc.forecasters.stack import Blend, Member
 from tidegauge.fvc.model.design import SCALARS, TIME_WEEKS, design_patients
@@ -90,6 +93,80 @@ def test_a_patient_seen_once_is_forecast_as_before(fitted: HierarchicalFit, coho
     assert not np.allclose(after[1], before[1])
 
 
+@dataclass(frozen=True)
+class Sharp(HierarchicalFit):
+    """Forecasts from later visits are narrower by `factor` than they may be."""
+
+    factor: float = 1.0
+
+    def forecast(
+        self, baselines: Baselines, questions: Questions, seen: Visits | None = None
+    ) -> FloatArray:
+        draws = HierarchicalFit.forecast(self, baselines, questions, seen)
+        if seen is None or len(seen) == 0:
+            return draws
+        median = np.median(draws, axis=1, keepdims=True)
+        return median + (draws - median) / self.factor
+
+
+class Known:
+    """A forecaster whose population is known: it fits nothing."""
+
+    def __init__(self, fitted: HierarchicalFit) -> None:
+        self.fitted = fitted
+
+    def fit(self, cohort: Cohort, *, seed: int) -> HierarchicalFit:
+        return self.fitted
+
+
+def test_widths_are_learnt_on_forecasts_from_as_many_visits(
+    fitted: HierarchicalFit, cohort: Cohort, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = []
+    state = {field.name: getattr(fitted, field.name) for field in fields(fitted)}
+    for factor in (1.0, 2.0):
+        known = Known(Sharp(**state, factor=factor))
+        monkeypatch.setitem(selection.FORECASTERS, "hierarchical", known)
+        panel = selection.fit_panel(cohort, seed=1, names=("hierarchical",), visits=3)
+        members += panel.blends["hierarchical"].members
+    right, sharp = members
+    assert sharp.calibration == right.calibration
+    assert len(right.by_visits) == len(sharp.by_visits) == 2
+    for before, after in zip(right.by_visits, sharp.by_visits, strict=True):
+        # The ridge takes 2 * 0.002 of each unit of widening, against a curvature of about 1.
+        assert after.widen - before.widen == pytest.approx(np.log(2), abs=0.01)
+        assert after.shift == pytest.approx(before.shift, abs=0.01)
+
+
+def test_a_forecast_is_as_wide_as_its_number_of_visits_asks(
+    fitted: HierarchicalFit, cohort: Cohort
+) -> None:
+    three = cohort.take(np.array([0, 1, 2]))
+    later = three.later_visits()
+    place = np.concatenate([np.arange(n) for n in np.bincount(later.patient)])
+    rows = np.flatnonzero(place < np.array([1, 2, 5])[later.patient])
+    seen = Visits(later.patient[rows], later.gap_weeks[rows], later.fvc_ml[rows])
+    asked = Questions(np.arange(3), np.full(3, 40.0))
+    wider = tuple(Calibration(widen=np.log(k)) for k in (2, 3))
+    plain, recalibrated = (
+        forecast_from_visits(
+            Member("hierarchical", fitted, Calibration(), by_visits), three.baselines, asked, seen
+        )
+        for by_visits in ((), wider)
+    )
+    np.testing.assert_allclose(np.ptp(recalibrated, axis=1) / np.ptp(plain, axis=1), [2, 3, 3])
+
+
+def test_visits_that_are_seen_do_not_score(cohort: Cohort) -> None:
+    assert set(cohort.scored(7)) < set(cohort.scored())
+    for patient in range(cohort.n_patients):
+        later = np.flatnonzero((cohort.patient == patient) & ~cohort.first)
+        scored = cohort.scored(7)
+        np.testing.assert_array_equal(
+            scored[cohort.patient[scored] == patient], later[max(len(later) - 3, 6) :]
+        )
+
+
 def test_earliest_later_visits_are_taken(cohort: Cohort) -> None:
     some = cohort.later_visits(2)
     counts = np.bincount(some.patient, minlength=cohort.n_patients)
@@ -107,6 +184,23 @@ def test_more_visits_forecast_better_on_simulated_patients(cohort: Cohort) -> No
     assert list(table.index) == [1, 2, 3]
     assert table["mean_error_ml"][3] < table["mean_error_ml"][1]
     assert table["gain"][1] == 0
+
+
+def test_errors_of_coverage_are_over_patients() -> None:
+    """Three visits of a patient that are all in or all out count once."""
+    patient = np.repeat(np.arange(40), 3)
+    frame = pd.DataFrame(
+        {
+            "visits": 1,
+            "patient": patient,
+            "score": 0.0,
+            "error_ml": 0.0,
+            "pit": np.where(patient % 4 == 0, 0.999, 0.5),
+        }
+    )
+    row = _summary(frame).iloc[0]
+    assert row["coverage_80%"] == 0.75
+    assert row["coverage_80%_se"] == pytest.approx(np.sqrt(0.75 * 0.25 / 39))
 
 
 def test_too_few_patients_with_enough_visits_are_named(cohort: Cohort) -> None:

@@ -23,7 +23,7 @@ from tidegauge.errors import InputError
 from tidegauge.fvc import solver as module
 from tidegauge.fvc.data.folder import cache_folder, read_test, read_training
 from tidegauge.fvc.prediction import predict
-from tidegauge.fvc.selection import fit_model, fit_one, fit_panel
+from tidegauge.fvc.selection import MOST_VISITS, fit_model, fit_one, fit_panel
 from tidegauge.fvc.solver import parse_duration, solve
 from tidegauge.fvc.store import load_model, save_model
 from tidegauge.fvc.submit import ValidationFailed, validate_at, write_forecast
@@ -174,19 +174,20 @@ def test_other_durations_are_refused(text: str) -> None:
 
 def test_saved_model_is_restored_whole(cohort, model_folder: Path) -> None:
     model = load_model(model_folder)
-    panel = fit_panel(cohort, seed=2)
+    panel = fit_panel(cohort, seed=2, visits=MOST_VISITS)
     questions = cohort.questions(cohort.scored())
     assert model.chosen == panel.chosen
     for ours, theirs in ((model.blend, panel.best), (model.outlook, panel.outlook)):
         np.testing.assert_array_equal(
             ours.forecast(cohort.baselines, questions), theirs.forecast(cohort.baselines, questions)
         )
+    assert model.outlook.members[0].by_visits == panel.outlook.members[0].by_visits != ()
 
 
 def damage_version(place: Path) -> str:
-    text = (place / "model.json").read_text().replace('"version": 1', '"version": 99')
+    text = (place / "model.json").read_text().replace('"version": 2', '"version": 99')
     (place / "model.json").write_text(text)
-    return "format version 99, this tidegauge reads 1; fit the model again with this version"
+    return "format version 99, this tidegauge reads 2; fit the model again with this version"
 
 
 def damage_json(place: Path) -> str:

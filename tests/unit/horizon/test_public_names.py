@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import html
 import inspect
 import subprocess
 import sys
@@ -19,6 +20,19 @@ from tidegauge.horizon.model.parameters import priors_in_effect
 
 FUNCTIONS = [name for name in th.__all__ if name not in ("HorizonFit", "HorizonResult")]
 SLOW = {"fit", "compare_trends", "multiverse"}  # their examples sample: run by `make slow`
+
+
+def test_checking_a_file_imports_what_reading_needs(few_runs: Path) -> None:
+    """`horizon check` answers at once: neither tables nor priors are loaded for it."""
+    runs = str(few_runs / "runs.jsonl")
+    code = (
+        "import sys\nfrom tidegauge.cli.main import cli\n"
+        f"cli.main(['horizon', 'check', {runs!r}, '-q'], standalone_mode=False)\n"
+        "print([m for m in ('pandas', 'scipy.special', 'numba', 'pymc') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[0].startswith("rows")
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
 def test_importing_the_names_imports_nothing_heavy() -> None:
@@ -105,10 +119,17 @@ def test_what_is_not_to_be_relied_on_warns_by_type(dated_runs: Runs) -> None:
     assert repr(fit).startswith("core: NOT CONVERGED: do not rely on these numbers")
     assert "check failed: ess_bulk" in repr(fit)
     assert "agent-08" in repr(fit)
-    assert "success probability is 50 % and 80 %" in repr(fit)
+    assert "success probability is 50 % (p50) and 80 % (p80)" in repr(fit)
+    assert "p80, 95 % interval" in repr(fit)
     page = fit._repr_html_()
     assert "NOT CONVERGED" in page
     assert "<td>agent-08</td>" in page
+
+
+def test_a_model_is_shown_as_its_text_in_a_notebook() -> None:
+    shown = th.model("full", failures="censor")
+    assert shown._repr_html_() == f"<pre>{html.escape(str(shown))}</pre>"
+    assert "duration &gt; the time it took" in shown._repr_html_()
 
 
 def test_tables_of_a_result(fit_folder: Path, full_folder: Path) -> None:

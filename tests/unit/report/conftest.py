@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from builders import describe_anew
 from sharing import shared_folder
 from tidegauge.engine.store import manifest, write_json
 from tidegauge.horizon import Runs, fit, write_report
@@ -16,7 +17,9 @@ from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES
 from tidegauge.horizon.store.studies import write_trends
 from tidegauge.horizon.trend.comparison import TrendComparison, TrendOptions, score_shapes
 from tidegauge.horizon.trend.draws import Trend
-from tidegauge.horizon.trend.prediction import Measured, TrendModel
+from tidegauge.horizon.trend.measured import Measured
+from tidegauge.horizon.trend.prediction import TrendModel
+from trends import known_steepness
 
 ORIGIN = 738_700.0
 
@@ -49,7 +52,7 @@ def trend_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> 
     years = np.linspace(-2, 2, 8)
     log2 = 4 + 1.2 * years + rng.normal(0, 0.5, 8)
     names = tuple(f"agent-0{a + 1}" for a in range(8))
-    measured = Measured(names, years, log2, np.full(8, 0.4))
+    measured = Measured(names, years, log2, 0.16 * np.eye(8))
     trends = {}
     for shape in SHAPES:
         drawn = TrendModel(shape, measured).draw(300, rng)
@@ -57,7 +60,7 @@ def trend_folder(dated_runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> 
             shape=shape,
             coefficients={name: drawn[name] for name in TREND_SHAPES[shape].coefficients},
             scatter=drawn["sigma_horizon"],
-            log2_gap80=np.full(300, 1.5),
+            steepness=known_steepness(300, change=0.05, scatter=0.2, residual_sd=1.0),
             origin_day=ORIGIN,
             first_day=ORIGIN - 2 * 365.25,
             last_day=ORIGIN + 2 * 365.25,
@@ -92,6 +95,7 @@ def compare_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory) -
     ]
     pd.DataFrame(rows).to_csv(folder / "scores.csv", index=False)
     write_json(folder / "manifest.json", manifest(kind="horizon/compare", inputs={}, settings={}))
+    describe_anew(folder)
     return folder
 
 
@@ -124,6 +128,7 @@ def multiverse_folder(fit_folder: Path, tmp_path_factory: pytest.TempPathFactory
     pd.DataFrame({"family": "chess", **change}).to_csv(folder / "influence.csv", index=False)
     described = manifest(kind="horizon/multiverse", inputs={}, settings={})
     write_json(folder / "manifest.json", described)
+    describe_anew(folder)
     return folder
 
 

@@ -70,11 +70,21 @@ def test_continuous_scores_have_the_chance_of_success_as_their_mean() -> None:
 
 
 @pytest.mark.parametrize("success", [0.5, 0.8, 0.99])
-def test_marginal_logit_against_the_average_over_drawn_tasks(success: float) -> None:
+def test_marginal_horizon_against_the_average_over_drawn_tasks(success: float) -> None:
     beyond = Beyond(residual=np.zeros(1))
     residual = beyond.sigma_residual * np.random.default_rng(2).normal(size=400_000)
-    rates = expit(beyond.marginal_logit(success) + residual)
+    log2 = beyond.marginal_log2(success, alpha=4.0, beta=-0.8)
+    rates = expit(4.0 - 0.8 * (log2 + residual))
     assert abs(rates.mean() - success) < 4 * rates.std() / np.sqrt(rates.size)
+
+
+def test_runs_of_a_cell_are_as_alike_as_phi_says() -> None:
+    beyond, n = Beyond(residual=np.zeros(1)), 100_000
+    chance = beyond.cell_chances(np.full(n, 0.3), np.random.default_rng(3))
+    assert abs(chance.mean() - 0.3) < 4 * chance.std() / np.sqrt(n)
+    # Of two runs, the covariance is the variance of what they share.
+    correlation = chance.var() / (0.3 * 0.7)
+    assert correlation == pytest.approx(1 / (1 + beyond.phi), rel=4 * np.sqrt(3 / n))
 
 
 def test_truth_file_has_typical_and_marginal_horizons_and_the_doubling_time(
@@ -85,5 +95,5 @@ def test_truth_file_has_typical_and_marginal_horizons_and_the_doubling_time(
     assert truth["trend"] == {"shape": "linear", "doubling_days": 210.0}
     assert truth["parameters"]["sigma_residual"] == pytest.approx(np.hypot(1.0, 1.2))
     for agent in truth["agents"].values():
-        assert agent["p50_marginal"] == pytest.approx(agent["p50"])  # residuals are symmetric
-        assert agent["p80_marginal"] < agent["p80"]
+        assert agent["p50"] == pytest.approx(agent["p50_typical"])  # residuals are symmetric
+        assert agent["p80"] < agent["p80_typical"]

@@ -20,6 +20,7 @@ from tidegauge.scores import laplace_log_likelihood
 if TYPE_CHECKING:
     import pandas as pd
 
+_MAX_WEEKS = 10_000
 _TEST_SHARE = 0.1
 _SAMPLE_FVC_ML = 2000
 _SAMPLE_CONFIDENCE_ML = 100
@@ -70,6 +71,9 @@ def _read_visits(path: Path) -> pd.DataFrame:
             raise InputError(f"{path}:{line}: {name} is missing; fill it in or drop the row")
     if not pd.api.types.is_integer_dtype(visits["Weeks"]):
         raise InputError(f"{path}: Weeks must be whole numbers; round them")
+    if (far := visits["Weeks"].abs() > _MAX_WEEKS).any():  # every week between becomes a row
+        line = int(np.flatnonzero(far)[0]) + 2
+        raise InputError(f"{path}:{line}: Weeks={visits['Weeks'][line - 2]}: not weeks of a study")
     visits["Patient"] = visits["Patient"].astype(str)
     for patient in visits["Patient"].unique():
         if patient in (".", "..") or Path(patient).name != patient:  # it names a folder of scans

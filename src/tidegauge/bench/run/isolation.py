@@ -269,7 +269,7 @@ def launch_command(
         "staged": [str(path) for path in staged or {}],
         "namespaces": isolation.namespaces,
         "hidden": [str(path) for path in isolation.hidden],
-        "kept": [str(path) for path in (folder, *isolation.mounts)] if validator else [],
+        "kept": [str(path) for path in _kept(folder, isolation)] if validator else [],
         "socket": None if validator is None else str(validator),
         "socket_at": SANDBOX_SOCKET,
         "closed": list(closed),
@@ -279,6 +279,12 @@ def launch_command(
         yield [sys.executable, "-I", launcher.__file__, str(descriptor)], [descriptor]
     finally:
         os.close(descriptor)
+
+
+def _kept(folder: Path, isolation: Isolation) -> list[Path]:
+    """Return what an agent without bubblewrap sees of the folders that are covered for it."""
+    python = [path for path in _python_folders() if path.is_dir()]
+    return list(dict.fromkeys([folder, *isolation.mounts, *python]))
 
 
 def in_memory(data: bytes) -> int:

@@ -27,6 +27,7 @@ CLONE_NEWNET = 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_BIND, MS_REC, MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 PR_SET_PDEATHSIG = 1
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+SHARED = ("/tmp", "/var/tmp", "/dev/shm")  # where every user may leave something for another
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -42,9 +43,12 @@ def main() -> None:
     if config["namespaces"]:
         new_namespaces(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNET)
         loopback_up()
+        # It may lie in what is covered.
+        validator = os.open(config["socket"], os.O_PATH) if config["socket"] else None
         cover(config["hidden"], config["kept"])
-        show_socket(config["socket"], config["socket_at"])
+        show_socket(validator, config["socket_at"])
         enter_process_namespace(config["closed"])
+        forbid_user_namespaces()
     become(config["user"])
     os.chdir(config["folder"])
     os.execvp(config["program"][0], config["program"])
@@ -74,15 +78,18 @@ def stage(place: str, sources: list[str]) -> None:
 
 
 def cover(hidden: list[str], kept: list[str]) -> None:
-    """Put an empty folder over each hidden one, but keep what is the agent's inside it."""
+    """Put an empty folder over each hidden or shared one, but keep what is the agent's in it."""
     held = {path: os.open(path, os.O_PATH) for path in kept}
+    for path in SHARED:
+        if os.path.isdir(path) and not os.path.islink(path):
+            mount("tidegauge", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
     for path in hidden:
         if os.path.isdir(path):
             mount("tidegauge", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64k")
         elif os.path.exists(path):
             mount("/dev/null", path, None, MS_BIND)
     for path, descriptor in held.items():
-        if any(os.path.commonpath([path, folder]) == folder for folder in hidden):
+        if any(os.path.commonpath([path, folder]) == folder for folder in (*SHARED, *hidden)):
             if os.path.isdir(f"/proc/self/fd/{descriptor}"):
                 os.makedirs(path, 0o755, exist_ok=True)
             else:
@@ -92,11 +99,10 @@ def cover(hidden: list[str], kept: list[str]) -> None:
         os.close(descriptor)
 
 
-def show_socket(source: str | None, place: str) -> None:
+def show_socket(descriptor: int | None, place: str) -> None:
     """Give /run an empty folder of our own, with the validator's socket in it."""
-    descriptor = os.open(source, os.O_PATH) if source else -1  # it may lie in the old /run
     mount("tidegauge", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64k")
-    if source:
+    if descriptor is not None:
         os.makedirs(os.path.dirname(place), 0o755, exist_ok=True)
         os.close(os.open(place, os.O_CREAT, 0o666))
         mount(f"/proc/self/fd/{descriptor}", place, None, MS_BIND)
@@ -135,6 +141,15 @@ def pass_on_status(closed: list[int]) -> None:
             if pid == child:
                 code = os.waitstatus_to_exitcode(status)
                 os._exit(code if code >= 0 else 128 - code)
+
+
+def forbid_user_namespaces() -> None:
+    """Change the root to the same one: the kernel lets nobody become root in a chroot."""
+    place = os.path.join("/run", "root")
+    os.mkdir(place, 0o755)
+    mount("/", place, None, MS_BIND | MS_REC)
+    os.chroot(place)
+    os.chdir("/")
 
 
 def become(user: int) -> None:

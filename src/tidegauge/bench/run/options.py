@@ -47,14 +47,15 @@ class Resources:
     Attributes
     ----------
     memory_gib : float, optional
-        Address space of each process, and size of /tmp in a sandbox.
+        Of the run where control groups can be made, else address space of each process; and size
+        of /tmp in a sandbox.
     cpus : int, optional
-        Cores it may run on.
+        Cores' worth of time where control groups can be made; else cores it is started on.
     disk_gib : float
         Size of the workspace, watched while the agent runs; no file may be larger.
     processes : int
-        Processes and threads at one time; not enforced without isolation, where they cannot be
-        told from the user's own.
+        Processes and threads at one time; without isolation and control groups not enforced, since
+        they cannot be told from the user's own.
     gpus : bool
         Show the graphics devices to a bubblewrap sandbox, which has none by default.
     """

@@ -30,6 +30,12 @@ from tidegauge.bench.run.isolation import (
     supervisor_python,
 )
 from tidegauge.bench.run.options import Resources
+from tidegauge.bench.run.resources import (
+    ControlGroup,
+    control_group,
+    limits_in_force,
+    process_limits,
+)
 from tidegauge.errors import InputError
 
 PORTS = (5001, 5000)
@@ -66,6 +72,8 @@ class AgentProcess:
     control: socket.socket
     isolation: Isolation
     mark: str
+    limits: Mapping[str, str] = field(default_factory=dict)  # how each is kept
+    group: ControlGroup = field(default_factory=ControlGroup)
     exit_code: int | None = None  # of the agent, once it has exited by itself
     ended_for: str | None = None  # a limit for which it was ended from another thread
     _requests: int = 0
@@ -163,6 +171,7 @@ class AgentProcess:
         """
         with self._ending:
             self.ended_for = self.ended_for or reason
+            self.group.kill()
             deadline = time.monotonic() + _KILL_SECONDS
             # The supervisor adopts orphans, so everything is below it until it dies itself. In a
             # namespace the first process to go is its first, and the rest go with it.
@@ -269,26 +278,19 @@ def open_place(
                 program, isolation, folder=workspace, validator=validator, closed=[theirs.fileno()]
             )
         wrapped, descriptors = stack.enter_context(launch)
-        process = _popen(wrapped, [theirs.fileno(), *descriptors], options, reads_stdin=steps)
+        group = stack.enter_context(control_group(resources))
+        process = _popen(
+            group.entered_by(wrapped), [theirs.fileno(), *descriptors], options, reads_stdin=steps
+        )
         theirs.close()
-        agent = AgentProcess(process, ours, isolation, f"{_MARK}={mark}")
+        in_force = limits_in_force(resources, isolation, group)
+        agent = AgentProcess(process, ours, isolation, f"{_MARK}={mark}", in_force, group)
         stack.enter_context(_until_ended(agent, logs, keep_stdout=not steps))
         relay = {"socket": SANDBOX_SOCKET, "ports": PORTS} if validator else None
-        limits = _system_limits(resources, isolation)
+        limits = process_limits(resources, isolation, group)
         agent._send({"relay": relay, "limits": limits})
         _wait_until_ready(agent, logs)
         yield agent
-
-
-def _system_limits(resources: Resources, isolation: Isolation) -> dict[str, int | None]:
-    """Return the limits by the names of the system's resources; one counts the user's processes."""
-    return {
-        "cpus": resources.cpus,
-        "RLIMIT_AS": resources.memory_bytes,
-        "RLIMIT_FSIZE": resources.disk_bytes,
-        "RLIMIT_NPROC": None if isolation.kind == "none" else resources.processes,
-        "RLIMIT_CORE": 0,
-    }
 
 
 def _wait_until_ready(agent: AgentProcess, logs: Path) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from tidegauge.bench.run.budget import Budget, BudgetExceededError
 from tidegauge.bench.run.process import AgentGoneError, AgentProcess
-from tidegauge.bench.run.submissions import Submissions
+from tidegauge.bench.run.workspace import Submissions
 
 MAX_LINE_BYTES = 1024 * 1024
 _POLL_SECONDS = 0.1

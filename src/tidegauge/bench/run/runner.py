@@ -16,8 +16,8 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
@@ -25,7 +25,6 @@ from tidegauge.bench.competitions.base import Thresholds
 from tidegauge.bench.gateway import parse_host
 from tidegauge.bench.grade_report import Grade, Report
 from tidegauge.bench.run.budget import Budget, Deadline
-from tidegauge.bench.run.disk import disk_watched
 from tidegauge.bench.run.isolation import (
     Isolation,
     agent_environment,
@@ -45,11 +44,12 @@ from tidegauge.bench.run.protocol import (
     run_plain,
     run_steps,
 )
-from tidegauge.bench.run.record import finished_record, interrupted_record
-from tidegauge.bench.run.state import RunState
-from tidegauge.bench.run.submissions import Best, Submissions
+from tidegauge.bench.run.record import RunState, finished_record, interrupted_record
+from tidegauge.bench.run.resources import disk_watched
 from tidegauge.bench.run.workspace import (
     MLEBENCH_PLACES,
+    Best,
+    Submissions,
     make_workspace,
     read_agents_file,
 )
@@ -89,12 +89,17 @@ class _Run:
 
 @dataclass
 class _Work:
-    """What is known of the agent's time when it has ended."""
+    """What is known of the agent's time when it has ended.
+
+    The clock of the machine may be moved meanwhile: only the beginning is taken from it.
+    """
 
     began: float
-    ended: float
+    seconds: float
     ending: Ending
     validations: int = 0
+    limits: Mapping[str, str] = field(default_factory=dict)
+    memory_kills: int | None = None
 
 
 def run_agent(
@@ -133,7 +138,7 @@ def run_agent(
         if not state.is_kept:
             progress.note("no state folder to write to: if this runner is killed, no record is")
         try:
-            work = _work(run, hold_interrupts)
+            work = _work(run, hold_interrupts, progress)
         except BaseException as error:  # it never started, or was interrupted before it did
             state.forget()
             shutil.rmtree(run.folder, ignore_errors=True)
@@ -223,7 +228,7 @@ def _words(command: str) -> list[str]:
         raise InputError(f"--agent {command!r}: {error}; check the quotes") from None
 
 
-def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
+def _work(run: _Run, hold_interrupts: Callable[[], None], progress: Progress) -> _Work:
     """Start the agent and follow it to its end; once it has started, nothing is raised."""
     options = run.options
     read_only_input = run.isolation.kind != "none"
@@ -257,11 +262,13 @@ def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
                     steps=run.counts_steps,
                 )
             )
-            work = _Work(began, began, Ending("failed"))  # from here on it counts
+            work = _Work(began, 0.0, Ending("failed"), limits=agent.limits)  # now it counts
+            progress.note("limits: " + ", ".join(f"{k} {v}" for k, v in agent.limits.items()))
             run.transcript.write("start", command=options.command, isolation=run.isolation.kind)
             agent.start(options.command)
             work.ending = _follow(run, agent, budget)
             agent.end()
+            work.memory_kills = agent.group.memory_kills()
             work.validations = validator.count()
             hold_interrupts()
     except KeyboardInterrupt:
@@ -272,7 +279,7 @@ def _work(run: _Run, hold_interrupts: Callable[[], None]) -> _Work:
         if work is None:
             raise
         work.ending = Ending("failed", detail=f"{type(error).__name__}: {error}")
-    work.ended = time.time()
+    work.seconds = time.monotonic() - budget.began
     run.transcript.write("end", **asdict(work.ending))
     return work
 
@@ -427,11 +434,13 @@ def _facts(run: _Run, work: _Work) -> Report:
         "exit_code": ending.exit_code,
         "exit_detail": ending.detail,
         "started_at": int(work.began * 1000),
-        "completed_at": int(work.ended * 1000),
-        "seconds": round(work.ended - work.began, 3),
+        "completed_at": int((work.began + work.seconds) * 1000),
+        "seconds": round(work.seconds, 3),
         "hours_limit": options.limits.hours,
         "steps_limit": options.limits.steps if run.counts_steps else None,
         "resource_limits": asdict(options.resources),
+        "limits_in_force": dict(work.limits),
+        "processes_ended_for_memory": work.memory_kills,
         "validations": work.validations,
         "lost_transcript_events": run.transcript.lost,
         "leaks_removed": options.without_leaks,

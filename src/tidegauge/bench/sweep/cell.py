@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidegauge.bench.run.record import settle_interrupted
 from tidegauge.bench.run.runner import run_agent
-from tidegauge.bench.run.state import settle_interrupted
 from tidegauge.bench.sources import open_competition
 from tidegauge.bench.sweep.plan import RECORDS, Cell, cell_folder, read_plan, record_of
 from tidegauge.errors import TideGaugeError

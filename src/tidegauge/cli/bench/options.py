@@ -86,7 +86,7 @@ def checkout_options(command: Command) -> Command:
 
 def settle_killed_runs(progress: Progress) -> None:
     """Record the runs of killed runners, and print their ids."""
-    from tidegauge.bench.run.state import settle_interrupted
+    from tidegauge.bench.run.record import settle_interrupted
 
     for run_id in settle_interrupted():
         progress.note(f"run {run_id} was killed; it is now recorded as interrupted")

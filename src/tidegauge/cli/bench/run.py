@@ -39,7 +39,12 @@ from tidegauge.progress import Progress
 @click.option("--steps", type=int, default=500, show_default=True, help="Step budget.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
 @click.option("--runs", type=file_type, help="Record file; OUT/runs.jsonl by default.")
-@click.option("--memory", type=float, metavar="GIB", help="Of each of the agent's processes.")
+@click.option(
+    "--memory",
+    type=float,
+    metavar="GIB",
+    help="Of the run, or of each of its processes where no control group can be made.",
+)
 @click.option("--cpus", type=click.IntRange(1), help="Cores the agent may use.")
 @click.option("--disk", type=float, default=50.0, show_default=True, metavar="GIB")
 @click.option("--processes", type=click.IntRange(16), default=4096, show_default=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegauge.cli.horizon.compare import compare_command
-from tidegauge.cli.horizon.imports import import_group
+from tidegauge.cli.horizon.imports import export_command, import_group
 from tidegauge.cli.horizon.multiverse import multiverse_command
 from tidegauge.cli.horizon.options import (
     agent_options,
@@ -49,6 +49,7 @@ def horizon() -> None:
 
 
 horizon.add_command(import_group)
+horizon.add_command(export_command)
 horizon.add_command(compare_command)
 horizon.add_command(multiverse_command)
 horizon.add_command(report)
@@ -68,9 +69,9 @@ def check(read: ReadRuns, as_json: bool, progress: Progress) -> None:
     if as_json:
         print_json(runs.counted)
         return
-    table = runs.summary()
-    width = max(map(len, table["what"]))
-    for name, value in table.itertuples(index=False):
+    lines = runs.lines()
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
         click.echo(f"{name:<{width}}  {value}")
 
 
@@ -84,7 +85,7 @@ def check(read: ReadRuns, as_json: bool, progress: Progress) -> None:
     type=Choice(["core", "full"]),
     default="core",
     show_default=True,
-    help="The model that is true; full has residual difficulty, heavy-tailed human times and more.",
+    help="The model that is true; full has residuals, runs that are alike, biased estimates.",
 )
 @seed_option
 @quiet_option

@@ -1,4 +1,4 @@
-"""``tidegauge horizon import``: other tools' logs as run records."""
+"""``tidegauge horizon import`` and ``export``: from other tools' logs, and for METR's code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegauge.cli.options import Choice, quiet_option
+from tidegauge.cli.options import Choice, quiet_option, runs_argument
 from tidegauge.progress import Progress
 
 if TYPE_CHECKING:
@@ -101,7 +101,9 @@ def _write(imported: Imported, out: Path | None, progress: Progress) -> None:
     from tidegauge.schema.runs import append_runs, encode_run
     from tidegauge.schema.weights import with_task_weights
 
-    records = list(with_task_weights(imported.records))
+    records = list(imported.records)
+    if out is None or not out.exists():  # beside other records, weights of these alone are wrong
+        records = with_task_weights(records)
     added = len(records)
     if out is not None:
         added = append_runs(out, records)
@@ -113,3 +115,21 @@ def _write(imported: Imported, out: Path | None, progress: Progress) -> None:
     if held := len(imported.records) - added:
         progress.note(f"{held:,} run{'s' * (held != 1)} already in {out}: left out")
     progress.note(f"{added:,} runs imported")
+
+
+@click.command("export")
+@runs_argument
+@click.option("--out", type=_place, required=True, help="File to write; .gz compresses it.")
+@quiet_option
+def export_command(runs: tuple[str, ...], out: Path, progress: Progress) -> None:
+    """Write run records as METR's code reads them.
+
+    Every row has every column of METR's format, and the task weights are of all records together.
+
+    Example: tidegauge horizon export runs.jsonl --out metr.jsonl
+    """
+    from tidegauge.schema.weights import write_for_metr
+
+    with progress.step(f"writing {out}"):
+        written = write_for_metr(runs, out)
+    progress.note(f"{written:,} rows in {out}")

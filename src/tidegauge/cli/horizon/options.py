@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _YAML_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _MODELS = (
-    "core: hierarchical, lognormal human times, logistic success. full: adds task effects, Weibull "
-    "human times, censored failures, fractional scores."
+    "core: hierarchical, lognormal human times, logistic success. full: adds difficulty beyond "
+    "length, runs of a cell that are alike, rounded times, biased estimates, pooled slopes."
 )
 
 
@@ -226,7 +226,12 @@ def agent_options(command: Command) -> Command:
 
     decorated: Command = dated
     for option in (
-        click.option("--frontier", is_flag=True, help="Trend through record holders only."),
+        click.option(
+            "--frontier",
+            is_flag=True,
+            help="Trend through record holders only. They are chosen by noisy measurements, so the "
+            "trend lies too high (winner's curse).",
+        ),
         click.option(
             "--since",
             type=click.DateTime(["%Y-%m-%d", "%Y-%m", "%Y"]),

@@ -1,4 +1,4 @@
-"""``tidegauge horizon trend``: shapes of the trend, fitted jointly, compared and stacked."""
+"""``tidegauge horizon trend``: shapes of the trend, fitted jointly, compared and mixed."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 @out_option
 @model_options
 @agent_options
+@click.option(
+    "--success",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    multiple=True,
+    metavar="RATE",
+    help="Trend of the horizon at this success rate too; may be repeated. Those at 0.5, 0.8, 0.9, "
+    "0.95 and 0.99 are always there.",
+)
 @sampler_options
 @seed_option
 @json_option
@@ -50,9 +58,9 @@ def trend_command(
     sizes: Any,
     **choices: Any,
 ) -> int:
-    """Fit every shape of trend of horizons over release date, compare and stack them.
+    """Fit every shape of trend of horizons over release date, compare and mix them.
 
-    Prints doubling times, scores and weights.
+    Prints doubling times, scores and weights, then the trend by success rate.
 
     Example: tidegauge horizon trend runs.jsonl --release-dates dates.yaml --out trend --since 2024
     """
@@ -76,7 +84,7 @@ def trend_command(
     from tidegauge.report.horizon.trend_charts import trend_charts
 
     if as_json:
-        print_tables(out, ["trends", "shapes"], converged=not comparison.unconverged)
+        print_tables(out, ["trends", "trend_dates", "shapes"], converged=not comparison.unconverged)
     else:
         click.echo(trends_text(comparison))
     code = _echo_verdict(comparison.unconverged)

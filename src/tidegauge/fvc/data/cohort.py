@@ -73,6 +73,10 @@ class Questions:
     def __len__(self) -> int:
         return len(self.patient)
 
+    def take(self, rows: IntArray) -> Questions:
+        """Return these questions, in this order."""
+        return Questions(self.patient[rows], self.gap_weeks[rows])
+
 
 @dataclass(frozen=True, slots=True)
 class Visits:
@@ -140,13 +144,13 @@ class Cohort:
             first=self.first[kept],
         )
 
-    def scored(self) -> IntArray:
-        """Return the rows that score: each patient's last three visits after the first one."""
+    def scored(self, visits: int = 1) -> IntArray:
+        """Return the rows that score: each patient's last three, as far as not among the first."""
         later = np.flatnonzero(~self.first)
-        # Counted from the end, because rows are sorted by patient and week.
-        patient = self.patient[later]
-        end = np.searchsorted(patient, patient, side="right")
-        return later[end - np.arange(len(later)) <= SCORED_VISITS]
+        # Counted from both ends, because rows are sorted by patient and week.
+        patient, number = self.patient[later], np.arange(len(later))
+        start, end = (np.searchsorted(patient, patient, side=side) for side in ("left", "right"))
+        return later[(end - number <= SCORED_VISITS) & (number - start >= visits - 1)]
 
     def later_visits(self, most: int | None = None) -> Visits:
         """Return the visits after the first one, of each patient the earliest `most`."""

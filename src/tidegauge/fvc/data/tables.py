@@ -255,7 +255,7 @@ def _check_header(path: Path, header: list[str], columns: tuple[str, ...]) -> No
         raise InputError(
             f"{path}:1: no column {', '.join(missing)}; the header has {', '.join(header)}{hint}"
         )
-    for name in columns:
+    for name in filter(None, header):
         if header.count(name) > 1:
             raise InputError(f"{path}:1: column {name} appears twice; rename or remove one")
 

@@ -24,11 +24,22 @@ _PULL_TO_EQUAL = 0.01  # score lost per squared distance from equal weights
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One fitted forecaster with its recalibration."""
+    """One fitted forecaster with its recalibration.
+
+    Attributes
+    ----------
+    name : str
+    fitted : Fitted
+    calibration : Calibration
+        Of forecasts from the first visit.
+    by_visits : tuple of Calibration
+        Of forecasts from the first two visits, three, ...; empty where only one can be used.
+    """
 
     name: str
     fitted: Fitted
     calibration: Calibration
+    by_visits: tuple[Calibration, ...] = ()
 
     def forecast(self, baselines: Baselines, questions: Questions) -> FloatArray:
         """Return recalibrated draws."""

@@ -16,9 +16,8 @@ import pandas as pd
 
 from tidegauge.errors import InputError
 from tidegauge.fvc.scans.features import FEATURES
-from tidegauge.fvc.scans.pictures import slice_png
 from tidegauge.fvc.scans.plausibility import Person
-from tidegauge.fvc.scans.scan import scan
+from tidegauge.fvc.scans.scan import scan, slice_png
 from tidegauge.fvc.scans.series import ScanError
 from tidegauge.fvc.scans.workers import limit_cpu, map_in_workers
 from tidegauge.io import atomic_write, sha256_of

@@ -247,8 +247,8 @@ def _slice_info(path: Path, frame: int | None, dataset: Any, holders: Sequence[A
         orientation=orientation,
         location_mm=location,
         instance=None if instance is None else int(instance),
-        thickness_mm=_positive(holders, "SpacingBetweenSlices")
-        or _positive(holders, "SliceThickness"),
+        distance_mm=_positive(holders, "SpacingBetweenSlices"),
+        thickness_mm=_positive(holders, "SliceThickness"),
         series=str(dataset.get("SeriesInstanceUID") or ""),
         is_localizer="LOCALIZER" in [str(v).upper() for v in dataset.get("ImageType") or []],
     )
@@ -314,7 +314,8 @@ def _decode(stack: Stack, refused: list[str]) -> tuple[Stack, list[Image], list[
             infos.append(stack.slices[alike[0][0]])
             heights.append(stack.heights_mm[[k for k, _ in alike]].mean())
             images.append(_mean_image([image for _, image in alike]))
-    return Stack(infos, np.array(heights), stack.warnings), images, list(notes)
+    decoded = replace(stack, slices=infos, heights_mm=np.array(heights))
+    return decoded, images, list(notes)
 
 
 def _mean_image(images: Sequence[Image]) -> Image:

@@ -14,9 +14,10 @@ from tidegauge.fvc.scans.series import AIR_HU, Image
 _HIGHEST_HU = 3071
 _LARGEST_SIDE = 768  # larger images are shrunk: lungs need no finer pixels
 _FRAME_ABOVE_HU = -900  # below, a flat area reads as the air that it will be taken for
-_FRAME_EDGE_SHARE = 0.02  # of the pixels along the edge; all of a frame, a quarter of a circle's
+_FRAME_EDGE_SHARE = 0.02  # of the pixels along the edge that are not air
 _FRAME_SHARE = 0.002  # of the image: a frame one pixel wide has twice that
 _FRAME_LEAST_PX = 30
+_MOST_FRAMES = 3  # one within the other
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def to_hu(raw: NDArray[Any], encoding: Encoding, notes: dict[str, None]) -> Imag
         Remarks for the user, as keys: one counts once however many images share it.
     """
     slope, intercept = encoding.slope, encoding.intercept
-    if slope is None and intercept is None and raw.min() >= 0:
+    if intercept is None and raw.min() >= 0:
         notes["no rescale intercept: -1024 assumed"] = None
         intercept = float(AIR_HU)
     slope, intercept = slope or 1.0, intercept or 0.0
@@ -51,7 +52,13 @@ def to_hu(raw: NDArray[Any], encoding: Encoding, notes: dict[str, None]) -> Imag
     if encoding.is_monochrome1 and _border(hu) > -500:
         hu = _turned_back(hu, raw, slope, intercept, encoding, notes)
     hu[_padding(raw, encoding)] = AIR_HU
-    clear_frame(hu)
+    framed = hu
+    for _ in range(_MOST_FRAMES):
+        clear_frame(framed)
+        inner = _without_air_frame(framed)
+        if inner.size in (0, framed.size):
+            break
+        framed = inner
     return _shrunk(hu)
 
 
@@ -111,8 +118,9 @@ def clear_frame(hu: Image) -> None:
     image. Tissue cut by the edge is never flat: noise makes neighbours differ.
     """
     edge = np.concatenate([hu[0], hu[-1], hu[1:-1, 0], hu[1:-1, -1]])
-    values, counts = np.unique(edge[edge > _FRAME_ABOVE_HU], return_counts=True)
-    for value in values[counts >= max(_FRAME_EDGE_SHARE * len(edge), 2)]:
+    dense = edge[edge > _FRAME_ABOVE_HU]
+    values, counts = np.unique(dense, return_counts=True)
+    for value in values[counts >= max(_FRAME_EDGE_SHARE * len(dense), 3)]:
         labels, n = ndimage.label(hu == value)
         sizes = np.bincount(labels.ravel(), minlength=n + 1)
         at_edge = np.zeros(n + 1, dtype=bool)
@@ -122,6 +130,16 @@ def clear_frame(hu: Image) -> None:
         is_frame &= sizes < hu.size  # an image of one value is no frame of anything
         is_frame[0] = False
         hu[is_frame[labels]] = AIR_HU
+
+
+def _without_air_frame(hu: Image) -> Image:
+    """Return the view within the outermost rows and columns that hold anything but air."""
+    if (hu[0] > AIR_HU).any() and (hu[:, 0] > AIR_HU).any():
+        return hu
+    rows, columns = (np.flatnonzero((hu > AIR_HU).any(axis=axis)) for axis in (1, 0))
+    if len(rows) == 0:
+        return hu[:0]
+    return hu[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
 
 
 def _shrunk(hu: Image) -> Image:

@@ -13,12 +13,16 @@ from enum import Enum
 import numpy as np
 from scipy import ndimage
 
+from tidegauge.fvc.scans.anatomy import edge_of_field, field_of_view
 from tidegauge.fvc.scans.grid import Mask, dilated, eroded, part_sizes, smoothed
 from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs
 from tidegauge.fvc.scans.series import Volume
 
 _FEWEST_SLICES = 5  # fewer cannot tell a volume
 _CUT_SHARE = 0.4  # of the largest section that an end of the scan, or the image's edge, cuts
+# Lungs widen from the apex to a third above their base. Where the first section is as wide as any,
+# and they end within the scan, it is one of the abdomen: what it shows are not the lungs.
+_WIDEST_SHARE = 0.95
 _OUTSIDE_SHARE = 0.01
 _EDGE_ML = 0.5
 # Vessels, scars and rounded edges are thin; a liver, a heart or a chest wall in the mask is not.
@@ -174,18 +178,23 @@ def _wrong_size(lungs: Lungs) -> Iterator[Finding]:
 
 def _not_whole(volume: Volume, lungs: Lungs) -> Iterator[Finding]:
     """Look for lungs that the scan shows in part only."""
-    if (n := len(volume.hu)) < _FEWEST_SLICES:
-        yield Finding("few_slices", f"{n} slices cannot tell a volume", Effect.SIZE)
-        return
-    if volume.missing_mm > 0:
-        yield Finding("gap", f"{volume.missing_mm:.0f} mm have no slice", Effect.SIZE)
     areas = lungs.mask.sum(axis=(1, 2))
     ends = {"top": areas[0], "bottom": areas[-1]}
     cut = [end for end, area in ends.items() if area > _CUT_SHARE * areas.max()]
+    if cut == ["top"] and ends["top"] > _WIDEST_SHARE * areas.max():
+        yield Finding("bases_alone", "the scan begins below the widest part of the lungs")
+    if (n := len(volume.hu)) < _FEWEST_SLICES:
+        yield Finding("few_slices", f"{n} slices cannot tell a volume", Effect.SIZE)
+        return
+    if not volume.is_spaced:
+        text = "nothing says how far apart the slices are; their thickness is taken"
+        yield Finding("distance_unknown", text, Effect.SIZE)
+    if volume.missing_mm > 0:
+        yield Finding("gap", f"{volume.missing_mm:.0f} mm have no slice", Effect.SIZE)
     if cut:
         text = f"the scan ends within the lungs at the {' and '.join(cut)}"
         yield Finding("cut_off", text, Effect.SIZE)
-    sides = (lungs.mask[:, 0], lungs.mask[:, -1], lungs.mask[:, :, 0], lungs.mask[:, :, -1])
-    at_edge_ml = sum(np.count_nonzero(side) for side in sides) * lungs.voxel_ml
+    at_edge = lungs.mask & edge_of_field(field_of_view(lungs.hu))
+    at_edge_ml = np.count_nonzero(at_edge) * lungs.voxel_ml
     if at_edge_ml > _EDGE_ML:
         yield Finding("cut_at_side", "the image cuts through the lungs", Effect.SIZE)

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.stats import norm
 
-from tidegauge.fvc.scans.airways import find_airways
-from tidegauge.fvc.scans.body import find_body
+from tidegauge.fvc.scans.anatomy import field_of_view, find_airways, find_body
 from tidegauge.fvc.scans.grid import (
     FloatArray,
     Labels,
@@ -123,7 +122,8 @@ def segment_lungs(volume: Volume) -> Lungs:
     hu, blocks = block_means(volume)
     z, y, x = (mm * k for mm, k in zip(volume.spacing_mm, blocks, strict=True))
     smooth = smoothed(hu, (z, y, x))
-    body = find_body(smooth, (z, y, x))
+    field = field_of_view(hu)
+    body = find_body(smooth, field, _gas_hu(hu[field]) + _ABOVE_GAS_HU, (z, y, x))
     if not body.any():
         raise _no_lungs()
     gas_hu, noise_hu = _gas_hu(hu[~body]), _noise_hu(hu, body & (np.abs(smooth) < 100))
@@ -262,7 +262,7 @@ def _parted(lungs: Mask, scan: _Scan) -> NDArray[np.uint8]:
             seeds = np.where(labels == pair[0], RIGHT, np.where(labels == pair[1], LEFT, 0))
             break
     else:  # a single lung
-        middle = np.flatnonzero(coarse.any(axis=(0, 1))).mean()
+        middle = np.flatnonzero(lungs.any(axis=(0, 1))).mean() / x
         seeds[:] = RIGHT if middle < columns.mean() else LEFT
     nearest = ndimage.distance_transform_edt(
         seeds == 0, sampling=mm, return_distances=False, return_indices=True
@@ -305,7 +305,7 @@ def _finished(lung: Mask, scan: _Scan, free: Mask) -> Mask:
     reach_mm = 2 * scan.spacing_mm[1] + 2.0
     inside = inside | ((hu < edge_hu) & allowed & dilated(inside, reach_mm, scan.spacing_mm))
     whole = closed(inside, _CLOSING_MM, scan.spacing_mm) & allowed
-    whole = ndimage.binary_fill_holes(whole) & ((hu < _BONE_ABOVE_HU) | inside)
+    whole = ndimage.binary_fill_holes(whole) & scan.body[box] & ((hu < _BONE_ABOVE_HU) | inside)
     out = np.zeros_like(lung)
     out[box] = whole
     return out

@@ -28,6 +28,7 @@ _PARALLEL_COSINE = 0.95
 _UNEVEN_SHARE = 0.05  # gaps that differ more than this from the median are put on a regular grid
 # A gap this many times the median and this long is not filled: lungs change shape over less.
 _TORN_GAPS, _TORN_MM = 2.5, 24.0
+_MOST_COPIES = 4  # of one series, in several kernels or stored again
 _STRAY_SLICES = 2  # so few beyond such a gap are no part of the scan
 
 
@@ -55,12 +56,15 @@ class Volume:
         What was left out or assumed.
     missing_mm : float
         Length of the gaps, too long to be filled, that were left out of the grid.
+    is_spaced : bool
+        Whether the distance between slices is known; if not, they are taken to touch.
     """
 
     hu: Image
     spacing_mm: tuple[float, float, float]
     warnings: list[str] = field(default_factory=list)
     missing_mm: float = 0.0
+    is_spaced: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class SliceInfo:
     orientation: FloatArray | None
     location_mm: float | None
     instance: int | None
+    distance_mm: float | None
     thickness_mm: float | None
     series: str
     is_localizer: bool
@@ -94,6 +99,7 @@ class Stack:
     slices: list[SliceInfo]
     heights_mm: FloatArray
     warnings: list[str]
+    is_spaced: bool = True
 
 
 def arrange(slices: Sequence[SliceInfo]) -> Stack:
@@ -106,7 +112,7 @@ def arrange(slices: Sequence[SliceInfo]) -> Stack:
     """
     warnings: list[str] = []
     kept = _one_series(sorted(slices, key=lambda s: s.natural_key), warnings)
-    kept, heights = _heights_mm(kept, warnings)
+    kept, heights, is_spaced = _heights_mm(kept, warnings)
     order = np.argsort(-heights, kind="stable")
     kept, heights = [kept[i] for i in order], heights[order]
 
@@ -117,7 +123,7 @@ def arrange(slices: Sequence[SliceInfo]) -> Stack:
     if n_repeats := int((~is_first).sum()):
         warnings.append(f"{n_repeats} of {len(kept)} slices repeat a position and are left out")
     kept, heights = list(itertools.compress(kept, is_first)), heights[is_first]
-    return Stack(kept, heights, warnings)
+    return Stack(kept, heights, warnings, is_spaced)
 
 
 def _one_series(slices: list[SliceInfo], warnings: list[str]) -> list[SliceInfo]:
@@ -149,8 +155,13 @@ def _one_plane(slices: list[SliceInfo]) -> list[SliceInfo]:
     return [s for s in slices if id(s) not in others]
 
 
-def _heights_mm(slices: list[SliceInfo], warnings: list[str]) -> tuple[list[SliceInfo], FloatArray]:
-    """Return the slices that can be placed, and where along the normal (towards the head)."""
+def _heights_mm(
+    slices: list[SliceInfo], warnings: list[str]
+) -> tuple[list[SliceInfo], FloatArray, bool]:
+    """Return the slices that can be placed, where along the normal (towards the head), how surely.
+
+    The last is whether their distance is known.
+    """
     placed = [s for s in slices if s.position is not None]
     if 2 * len(placed) > len(slices):
         oriented = [s.orientation for s in placed if s.orientation is not None]
@@ -159,24 +170,30 @@ def _heights_mm(slices: list[SliceInfo], warnings: list[str]) -> tuple[list[Slic
         if _tells_apart(heights):
             if n_lost := len(slices) - len(placed):
                 warnings.append(f"{n_lost} slices without ImagePositionPatient are left out")
-            return placed, heights
+            return placed, heights, True
     located = [s.location_mm for s in slices if s.location_mm is not None]
     if len(located) == len(slices) and _tells_apart(np.array(located)):
         warnings.append("no usable ImagePositionPatient: ordered by SliceLocation")
-        return slices, np.array(located)
-    return slices, _counted_heights_mm(slices, warnings)
+        return slices, np.array(located), True
+    distances_mm = [s.distance_mm for s in slices if s.distance_mm is not None]
+    steps_mm = distances_mm or [s.thickness_mm for s in slices if s.thickness_mm is not None]
+    is_spaced = bool(distances_mm) or len(slices) == 1
+    return slices, _counted_heights_mm(slices, steps_mm, warnings), is_spaced
 
 
 def _tells_apart(heights: FloatArray) -> bool:
+    """Whether heights differ, though a series may be in the folder several times."""
     distinct = len(np.unique(np.round(heights, 3)))
-    return bool(np.isfinite(heights).all() and 2 * distinct > len(heights))
+    is_known = distinct > 1 and _MOST_COPIES * distinct >= len(heights)
+    return bool(np.isfinite(heights).all() and (is_known or len(heights) == 1))
 
 
-def _counted_heights_mm(slices: list[SliceInfo], warnings: list[str]) -> FloatArray:
+def _counted_heights_mm(
+    slices: list[SliceInfo], steps_mm: list[float], warnings: list[str]
+) -> FloatArray:
     """Heights from numbers or names alone, head first, spaced as the headers say."""
     if len(slices) == 1:
         return np.zeros(1)
-    steps_mm = [s.thickness_mm for s in slices if s.thickness_mm is not None]
     if not steps_mm:
         raise ScanError(
             f"{slices[0].path}: no ImagePositionPatient, SliceLocation, SpacingBetweenSlices or "
@@ -208,7 +225,7 @@ def assemble(stack: Stack, images: list[Image]) -> Volume:
     hu, slice_mm, missing_mm = _regular_heights(hu, stack, warnings)
     first = next((s.orientation for s in stack.slices if s.orientation is not None), None)
     hu, spacing_mm = _to_patient_axes(hu, (slice_mm, *pixel_mm), first)
-    return Volume(hu, spacing_mm, warnings, missing_mm)
+    return Volume(hu, spacing_mm, warnings, missing_mm, stack.is_spaced)
 
 
 def _same_grid(
@@ -287,7 +304,8 @@ def _regular_heights(hu: Image, stack: Stack, warnings: list[str]) -> tuple[Imag
     step_mm = float(np.median(gaps))
     is_torn = (gaps > _TORN_GAPS * step_mm) & (gaps > _TORN_MM)
     runs = np.split(np.arange(len(heights)), np.flatnonzero(is_torn) + 1)
-    kept = np.concatenate([run for run in runs if len(run) >= min(_STRAY_SLICES + 1, len(hu))])
+    fewest = min(_STRAY_SLICES + 1, max(map(len, runs)))
+    kept = np.concatenate([run for run in runs if len(run) >= fewest])
     if n_lost := len(heights) - len(kept):
         warnings.append(f"{n_lost} slices far from the others are left out")
         hu, heights = hu[kept], heights[kept]

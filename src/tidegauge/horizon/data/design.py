@@ -118,7 +118,7 @@ def build_design(tally: Tally) -> Design:
     families = sorted({entry.family for entry in tally.tasks.values()})
     family_index = {family: i for i, family in enumerate(families)}
     rows, notes = _timed_runs(tally)
-    timed, others, said_of, split_notes = _told_apart(tally, rows)
+    timed, others, provenance_of, split_notes = _split_by_provenance(tally, rows)
     estimates, estimate_notes = _estimates(tally, timed)
     won = sorted(run for run in timed if run.success and run.minutes > 0)
     failed = sorted(run for run in timed if not run.success and run.minutes > 0)
@@ -142,7 +142,7 @@ def build_design(tally: Tally) -> Design:
         estimate_task=_indices([*estimates, *others], index),
         estimate_log2=_log2_minutes([*estimates, *others]),
         estimate_is_row=np.repeat([False, True], [len(estimates), len(others)]),
-        task_provenance=tuple(said_of.get(task, "") for task in tasks),
+        task_provenance=tuple(provenance_of.get(task, "") for task in tasks),
         notes=(*tally.notes, *notes, *split_notes, *estimate_notes, *_odd_notes(tally, won)),
     )
 
@@ -226,7 +226,7 @@ def _timed_runs(tally: Tally) -> tuple[list[HumanRun], list[str]]:
     return timed, notes
 
 
-def _told_apart(
+def _split_by_provenance(
     tally: Tally, rows: list[HumanRun]
 ) -> tuple[list[HumanRun], list[HumanRun], dict[str, str], list[str]]:
     """Split human rows into baselines and others; say what was found of each task."""
@@ -250,8 +250,11 @@ def _told_apart(
         kept = found[task][1] if task in found else range(len(runs))
         timed += [run for i, run in enumerate(runs) if i in kept]
         others += [run for i, run in enumerate(runs) if i not in kept]
-    said_of = {task: _said_of(tally.tasks[task]) for task in {run.task for run in tally.human_runs}}
-    said_of |= {task: said for task, (said, _) in found.items()}
+    provenance_of = {
+        task: _stated_provenance(tally.tasks[task])
+        for task in {run.task for run in tally.human_runs}
+    }
+    provenance_of |= {task: said for task, (said, _) in found.items()}
     notes = []
     if others:
         split = sum(said == provenance.SPLIT for said, _ in found.values())
@@ -265,10 +268,10 @@ def _told_apart(
             f"{odd:,} baseline tasks have human rows that do not reproduce their human_minutes: "
             "all counted as timed runs"
         )
-    return timed, others, said_of, notes
+    return timed, others, provenance_of, notes
 
 
-def _said_of(entry: TaskEntry) -> str:
+def _stated_provenance(entry: TaskEntry) -> str:
     return (
         "window"
         if entry.source == RE_BENCH

@@ -237,10 +237,10 @@ def _inspect_record(
     )
 
 
-def _milliseconds(moment: str | None) -> int | None:
+def _milliseconds(moment: object) -> int | None:
     try:
-        return int(datetime.fromisoformat(moment).timestamp() * 1000) if moment else None
-    except ValueError:
+        return int(datetime.fromisoformat(str(moment)).timestamp() * 1000) if moment else None
+    except (ValueError, OverflowError):
         return None
 
 

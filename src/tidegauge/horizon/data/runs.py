@@ -124,8 +124,11 @@ class Runs:
         """Return what ``tidegauge horizon check`` prints, one row a count."""
         import pandas as pd
 
-        lines = self.counted.lines() if self.counted else _design_lines(self.design)
-        return pd.DataFrame(lines, columns=["what", "count"])
+        return pd.DataFrame(self.lines(), columns=["what", "count"])
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the rows of `summary` without pandas."""
+        return self.counted.lines() if self.counted else _design_lines(self.design)
 
     @property
     def _headline(self) -> str:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tidegauge.horizon.density.buffer import NOT_IN_TREND
+from tidegauge.horizon.density.cells import cell_terms, log_rising
 from tidegauge.horizon.density.jit import jit, jit_sum
 from tidegauge.horizon.density.logistic import logistic_terms
 from tidegauge.horizon.model.parameters import (
@@ -15,8 +16,10 @@ from tidegauge.horizon.model.parameters import (
     GROUP_SLOPE,
     LOG_DISCRIMINATION,
     LOG_SLOPE,
+    LOGIT_LAPSE,
     MU_FAMILY,
     MU_SLOPE,
+    PHI,
     RESIDUAL,
     SIGMA_HORIZON,
     SIGMA_SLOPE,
@@ -92,9 +95,11 @@ def agent_priors(x, gradient, data):  # type: ignore[no-untyped-def]
             if has_groups:
                 gradient[at[GROUP_HORIZON] + g] -= slope
         else:
-            scaled = (alpha - settings.alpha_mean) / settings.alpha_sd
+            by_length = -math.exp(log_slope) * settings.prior_length
+            scaled = (alpha + by_length - settings.alpha_mean) / settings.alpha_sd
             logp -= 0.5 * scaled * scaled
             gradient[at[ALPHA] + a] -= scaled / settings.alpha_sd
+            gradient[at[LOG_SLOPE] + a] -= scaled / settings.alpha_sd * by_length
         logp += _slope_prior(x, gradient, settings, at, a, g, has_groups)
     return logp
 
@@ -137,37 +142,56 @@ def _dot(left, right):  # type: ignore[no-untyped-def]
 
 @jit
 def agent_runs(x, gradient, data, mu_task, by_task):  # type: ignore[no-untyped-def]
-    """Add the binomial cells: the only part of size agents x tasks."""
+    """Add the cells: the only part of size agents x tasks."""
     at, n_tasks = data.at, mu_task.size
     eta, won, by_eta = np.empty(n_tasks), np.empty(n_tasks), np.empty(n_tasks)
     softplus, scratch = np.empty(n_tasks), np.empty(n_tasks)
     has_residual = at[RESIDUAL + 1] > at[RESIDUAL]
     has_sharpness = at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]
+    has_lapses = at[LOGIT_LAPSE + 1] > at[LOGIT_LAPSE]
+    phi = math.exp(x[at[PHI]]) if at[PHI + 1] > at[PHI] else math.inf
     sharpness = np.ones(n_tasks)
     if has_sharpness:
         sharpness[:] = np.exp(x[at[LOG_DISCRIMINATION] : at[LOG_DISCRIMINATION] + n_tasks])
-    residual, by_residual = np.zeros(n_tasks), np.zeros(n_tasks)
+    length, by_length = mu_task.copy(), np.zeros(n_tasks)
     if has_residual:
-        residual[:] = x[at[RESIDUAL] : at[RESIDUAL] + n_tasks]
+        length += x[at[RESIDUAL] : at[RESIDUAL] + n_tasks]
     by_sharpness = np.zeros(n_tasks)
-    logp = 0.0
+    logp, by_phi = 0.0, 0.0
     for a in range(data.attempts.shape[0]):
         alpha, beta = x[at[ALPHA] + a], -math.exp(x[at[LOG_SLOPE] + a])
         attempts, successes = data.attempts[a], data.successes[a]
         for t in range(n_tasks):
-            eta[t] = sharpness[t] * (alpha + beta * mu_task[t] + residual[t])
+            eta[t] = sharpness[t] * (alpha + beta * length[t])
         logistic_terms(eta, won, softplus, scratch)
-        logp += _dot(successes, eta) - _dot(attempts, softplus)
+        if phi == math.inf and not has_lapses:
+            logp += _dot(successes, eta) - _dot(attempts, softplus)
+            for t in range(n_tasks):
+                by_eta[t] = successes[t] - attempts[t] * won[t]
+        else:
+            lapse = _logistic(x[at[LOGIT_LAPSE] + a]) if has_lapses else 0.0
+            value, by_lapse, by_this_phi = cell_terms(
+                successes, attempts, eta, won, softplus, lapse, phi, by_eta
+            )
+            logp += value
+            by_phi += by_this_phi
+            if has_lapses:
+                gradient[at[LOGIT_LAPSE] + a] += by_lapse * lapse * (1 - lapse)
         for t in range(n_tasks):
-            left = successes[t] - attempts[t] * won[t]
-            by_sharpness[t] += left * eta[t]
-            by_eta[t] = left * sharpness[t]
-            by_task[t] += beta * by_eta[t]
-            by_residual[t] += by_eta[t]
+            by_sharpness[t] += by_eta[t] * eta[t]
+            by_eta[t] *= sharpness[t]
+            by_length[t] += beta * by_eta[t]
         gradient[at[ALPHA] + a] += _total(by_eta)
-        gradient[at[LOG_SLOPE] + a] += beta * _dot(by_eta, mu_task)
+        gradient[at[LOG_SLOPE] + a] += beta * _dot(by_eta, length)
+    if phi < math.inf:
+        for i in range(data.cells.attempts.size):
+            value, slope = log_rising(phi, data.cells.attempts[i])
+            logp -= data.cells.number[i] * value
+            by_phi -= data.cells.number[i] * slope
+        gradient[at[PHI]] += by_phi * phi
+    by_task += by_length
     if has_residual:
-        gradient[at[RESIDUAL] : at[RESIDUAL] + n_tasks] += by_residual
+        gradient[at[RESIDUAL] : at[RESIDUAL] + n_tasks] += by_length
     if has_sharpness:
         gradient[at[LOG_DISCRIMINATION] : at[LOG_DISCRIMINATION] + n_tasks] += by_sharpness
     return logp

@@ -28,18 +28,21 @@ from tidegauge.horizon.model.observations import (
     group_index,
     human_runs,
     in_joint_prior,
+    prior_length,
     scored_successes,
     source_index,
     trend_years,
 )
-from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors, with_human_prior
+from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors, priors_in_force
 from tidegauge.horizon.model.parameters import (
     ALPHA,
     BLOCKS,
     GROUP_HORIZON,
+    GROUP_SLOPE,
     MU_FAMILY,
     MU_SLOPE,
     SIGMA_HUMAN,
+    TREND_LEVEL,
     Layout,
     is_log,
     layout_of,
@@ -60,7 +63,11 @@ class Sizes(NamedTuple):
     intervals: int
     failed: int
     scalars: int
-    shared: int  # coefficients that agents share: a mean slope, the terms of a trend
+    cell_sizes: int  # distinct numbers of runs in a cell
+    linked_slopes: int  # agents whose slopes share a prior, and its coefficients
+    slope_terms: int
+    linked_horizons: int  # the same of horizons
+    horizon_terms: int
 
     def of(self, dimension: str | int) -> int:
         """Return the length of a dimension as `SECTIONS` names it."""
@@ -83,6 +90,7 @@ class Settings(NamedTuple):
     alpha_sd: float
     beta_mean: float
     beta_sd: float
+    prior_length: float  # log2 minutes of the task at which alpha's prior is stated
 
 
 class Moments(NamedTuple):
@@ -116,6 +124,13 @@ class Failed(NamedTuple):
     log2: FloatArray
 
 
+class CellSizes(NamedTuple):
+    """Distinct numbers of runs in a cell, and how many cells have so many."""
+
+    attempts: FloatArray
+    number: FloatArray
+
+
 class Data(NamedTuple):
     """What the log density is computed from."""
 
@@ -129,66 +144,87 @@ class Data(NamedTuple):
     agents: Agents
     intervals: Intervals
     failed: Failed
+    cells: CellSizes
     attempts: FloatArray
     successes: FloatArray
+
+
+class Link(NamedTuple):
+    """Values of agents (slopes or horizons) that share a prior, as their runs alone tell them.
+
+    Attributes
+    ----------
+    rotation : ndarray, shape (agent, agent)
+        Eigenvectors of the values' covariance, in columns.
+    variance : ndarray, shape (agent,)
+        Its eigenvalues.
+    prior_mean, prior_precision : ndarray, shape (term,)
+        Of the coefficients that the prior's mean is linear in; the precision of a group's level
+        is not constant, and 0 here.
+    """
+
+    rotation: FloatArray
+    variance: FloatArray
+    prior_mean: FloatArray
+    prior_precision: FloatArray
 
 
 class Expansion(NamedTuple):
     """The constants of the sampler's coordinates, from an expansion about a point.
 
-    An agent's pair is (its logit at its pivot, s of its slope); all logits come first, then all s.
+    An agent's pair is (its logit at its pivot, s of its slope); all logits come first, in `order`,
+    then all s.
 
     Attributes
     ----------
     human_count, human_mean : ndarray, shape (task,)
         Number and mean of Normal log2 durations with the information of the human runs.
-    residual_precision : ndarray, shape (task,)
-        Of the residual's prior.
     sharpness_precision, sharpness_location : ndarray, shape (task,)
         Pseudo-observation of the log discrimination.
-    pivot : ndarray, shape (agent,)
-        Difficulty at which an agent's runs are informative, log2 minutes.
-    center : ndarray, shape (2 agents,)
-        The pairs at the point.
     logit_weight, weighted_logit : ndarray, shape (task, agent)
         Weights of the agents' logits, and weights times logits, for least squares.
-    root : ndarray, shape (2 agents, 2 agents)
-        Square root of the pairs' marginal covariance, upper triangular.
-    shared : ndarray, shape (shared,)
-        The coefficients that agents share (mean slope, terms of the trend) at the point.
-    shared_pull : ndarray, shape (shared, 2 agents)
-        Derivative of their conditional mean by the agents' pairs.
-    shared_root : ndarray, shape (shared, shared)
-        Square root of their covariance given the agents, upper triangular.
-    runs_location, runs_variance : ndarray, shape (agent,)
-        Of each logit by its runs alone; variance 0 for an agent whose prior is its own.
-    trend : ndarray, shape (agent,)
-        The shared prior's log2 horizon.
-    level_mean, level_sd : ndarray, shape (agent,)
-        Of the logit given runs and shared prior, at the point.
+    pivot : ndarray, shape (agent,)
+        Equivalent length at which an agent's runs are informative, log2 minutes.
     order : ndarray, shape (agent,)
-        In which agents are centred on the earlier ones of their group.
+        Agents whose horizons share a prior first.
+    center : ndarray, shape (2 agents,)
+        The pairs at the point, by agent; of a horizon with a shared prior as its runs alone
+        tell it.
+    root : ndarray, shape (2 agents, 2 agents)
+        Upper triangular: how far a pair follows the deviations of those after it, and on the
+        diagonal its sd given them; logits whose horizons share a prior follow only the others.
+    slope_location : ndarray, shape (agent,)
+        Log slopes that share a prior, as their runs alone tell them.
+    slopes, horizons : Link
+        Log slopes and log2 horizons that share a prior.
     """
 
     human_count: FloatArray
     human_mean: FloatArray
-    residual_precision: FloatArray
     sharpness_precision: FloatArray
     sharpness_location: FloatArray
-    pivot: FloatArray
-    center: FloatArray
     logit_weight: FloatArray
     weighted_logit: FloatArray
-    root: FloatArray
-    shared: FloatArray
-    shared_pull: FloatArray
-    shared_root: FloatArray
-    runs_location: FloatArray
-    runs_variance: FloatArray
-    trend: FloatArray
-    level_mean: FloatArray
-    level_sd: FloatArray
+    pivot: FloatArray
     order: FloatArray
+    center: FloatArray
+    root: FloatArray
+    slope_location: FloatArray
+    slopes: Link
+    horizons: Link
+
+    def sections(self) -> dict[str, FloatArray]:
+        """Return the arrays by the names of their sections."""
+        parts = {k: v for k, v in self._asdict().items() if not isinstance(v, Link)}
+        for name, link in (("slopes", self.slopes), ("horizons", self.horizons)):
+            parts |= {f"{name}_{k}": v for k, v in link._asdict().items()}
+        return parts
+
+
+def _link_sections(name: str, agents: str, terms: str) -> dict[str, tuple[str, ...]]:
+    dims = {"rotation": (agents, agents), "variance": (agents,)}
+    dims |= {"prior_mean": (terms,), "prior_precision": (terms,)}
+    return {f"{name}_{part}": dims[part] for part in Link._fields}
 
 
 _DATA_SECTIONS: Mapping[str, tuple[str | int, ...]] = {
@@ -200,20 +236,19 @@ _DATA_SECTIONS: Mapping[str, tuple[str | int, ...]] = {
     **dict.fromkeys(("group", "years", "joint"), ("agents",)),
     **dict.fromkeys(("interval_task", "interval_low", "interval_high"), ("intervals",)),
     **dict.fromkeys(("failed_task", "failed_log2"), ("failed",)),
+    **dict.fromkeys(("cell_attempts", "cell_number"), ("cell_sizes",)),
     **dict.fromkeys(("attempts", "successes"), ("agents", "tasks")),
 }
 _EXPANSION_SECTIONS: Mapping[str, tuple[str | int, ...]] = {
-    **dict.fromkeys(("human_count", "human_mean", "residual_precision"), ("tasks",)),
+    **dict.fromkeys(("human_count", "human_mean"), ("tasks",)),
     **dict.fromkeys(("sharpness_precision", "sharpness_location"), ("tasks",)),
-    "pivot": ("agents",),
-    "center": ("pairs",),
     **dict.fromkeys(("logit_weight", "weighted_logit"), ("tasks", "agents")),
+    **dict.fromkeys(("pivot", "order"), ("agents",)),
+    "center": ("pairs",),
     "root": ("pairs", "pairs"),
-    "shared": ("shared",),
-    "shared_pull": ("shared", "pairs"),
-    "shared_root": ("shared", "shared"),
-    **dict.fromkeys(("runs_location", "runs_variance", "trend"), ("agents",)),
-    **dict.fromkeys(("level_mean", "level_sd", "order"), ("agents",)),
+    "slope_location": ("linked_slopes",),
+    **_link_sections("slopes", "linked_slopes", "slope_terms"),
+    **_link_sections("horizons", "linked_horizons", "horizon_terms"),
 }
 SECTIONS = {**_DATA_SECTIONS, **_EXPANSION_SECTIONS}
 _EXPANSION_FIRST = len(_DATA_SECTIONS)
@@ -249,7 +284,7 @@ def read_data(buffer):  # type: ignore[no-untyped-def]
     shape = (group.size, source.size)
     return Data(
         buffer[_BLOCK_STARTS:_SECTION_STARTS].astype(np.int64),
-        Settings(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9]),
+        Settings(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10]),
         _section(buffer, _N.scalar_priors).reshape((-1, 4)),
         _section(buffer, _N.first_task),
         source,
@@ -270,8 +305,21 @@ def read_data(buffer):  # type: ignore[no-untyped-def]
             _section(buffer, _N.interval_high),
         ),
         Failed(_section(buffer, _N.failed_task), _section(buffer, _N.failed_log2)),
+        CellSizes(_section(buffer, _N.cell_attempts), _section(buffer, _N.cell_number)),
         _section(buffer, _N.attempts).reshape(shape),
         _section(buffer, _N.successes).reshape(shape),
+    )
+
+
+@jit
+def _read_link(buffer, first):  # type: ignore[no-untyped-def]
+    """Return the link whose sections begin with number `first`, in the order of its fields."""
+    variance = _section(buffer, first + 1)
+    return Link(
+        _section(buffer, first).reshape((variance.size, variance.size)),
+        variance,
+        _section(buffer, first + 2),
+        _section(buffer, first + 3),
     )
 
 
@@ -279,28 +327,21 @@ def read_data(buffer):  # type: ignore[no-untyped-def]
 def read_expansion(buffer):  # type: ignore[no-untyped-def]
     """Return the expansion sections of a checked buffer."""
     n_agents, n_tasks = _section(buffer, _N.pivot).size, _section(buffer, _N.human_count).size
-    shared = _section(buffer, _N.shared)
-    n, k = 2 * n_agents, shared.size
+    n = 2 * n_agents
     return Expansion(
         _section(buffer, _N.human_count),
         _section(buffer, _N.human_mean),
-        _section(buffer, _N.residual_precision),
         _section(buffer, _N.sharpness_precision),
         _section(buffer, _N.sharpness_location),
-        _section(buffer, _N.pivot),
-        _section(buffer, _N.center),
         _section(buffer, _N.logit_weight).reshape((n_tasks, n_agents)),
         _section(buffer, _N.weighted_logit).reshape((n_tasks, n_agents)),
-        _section(buffer, _N.root).reshape((n, n)),
-        shared,
-        _section(buffer, _N.shared_pull).reshape((k, n)),
-        _section(buffer, _N.shared_root).reshape((k, k)),
-        _section(buffer, _N.runs_location),
-        _section(buffer, _N.runs_variance),
-        _section(buffer, _N.trend),
-        _section(buffer, _N.level_mean),
-        _section(buffer, _N.level_sd),
+        _section(buffer, _N.pivot),
         _section(buffer, _N.order),
+        _section(buffer, _N.center),
+        _section(buffer, _N.root).reshape((n, n)),
+        _section(buffer, _N.slope_location),
+        _read_link(buffer, _N.slopes_rotation),
+        _read_link(buffer, _N.horizons_rotation),
     )
 
 
@@ -317,7 +358,7 @@ def pack_data(
     InputError
         A prior that the compiled density does not have.
     """
-    layout, priors = layout_of(design, options), with_human_prior(priors, options)
+    layout, priors = layout_of(design, options), priors_in_force(priors, options)
     sections = _data_sections(design, priors, options, layout)
     sizes = Sizes(
         agents=len(design.agents),
@@ -326,12 +367,17 @@ def pack_data(
         intervals=sections["interval_task"].size,
         failed=sections["failed_task"].size,
         scalars=layout.starts[MU_FAMILY],
-        shared=layout.starts[MU_FAMILY] - layout.starts[MU_SLOPE],
+        cell_sizes=sections["cell_attempts"].size,
+        linked_slopes=len(design.agents) * options.pools_slopes,
+        slope_terms=layout.size_of(MU_SLOPE) + layout.size_of(GROUP_SLOPE),
+        linked_horizons=int(in_joint_prior(design, options).sum()),
+        horizon_terms=len(TREND_SHAPES[options.trend].linear) * layout.has(TREND_LEVEL)
+        + layout.size_of(GROUP_HORIZON),
     )
     if expansion is None:
         sections |= dict.fromkeys(_EXPANSION_SECTIONS, np.empty(0))
     else:
-        sections |= expansion._asdict()
+        sections |= expansion.sections()
     flat = [np.ravel(sections[name]).astype(float) for name in SECTIONS]
     settings = _settings(design, priors, options, layout)
     starts = np.cumsum([HEADER, *(section.size for section in flat)])
@@ -351,6 +397,7 @@ def _data_sections(
     years = trend_years(design, options)
     rows = [row for name in BLOCKS[:MU_FAMILY] for row in _prior_rows(name, priors, layout)]
     first_task = np.searchsorted(design.task_family, np.arange(len(design.families) + 1))
+    sizes, number = np.unique(design.attempts[design.attempts > 0], return_counts=True)
     return {
         "scalar_priors": np.array(rows),
         "first_task": first_task.astype(float),
@@ -363,6 +410,8 @@ def _data_sections(
         **dict(zip(("interval_task", "interval_low", "interval_high"), intervals, strict=True)),
         "failed_task": failed_task.astype(float),
         "failed_log2": failed_log2,
+        "cell_attempts": sizes,
+        "cell_number": number,
         "attempts": design.attempts,
         "successes": scored_successes(design, options),
     }
@@ -371,7 +420,7 @@ def _data_sections(
 def _prior_rows(name: str, priors: HorizonPriors, layout: Layout) -> list[list[float]]:
     prior, block = prior_of(name, priors), BLOCKS.index(name)
     row = [prior.mu, prior.sd, prior.code, float(is_log(name))]
-    return [row] * (layout.starts[block + 1] - layout.starts[block])
+    return [row] * layout.size_of(block)
 
 
 def _moments(design: Design, task: IntArray, log2: FloatArray) -> Moments:
@@ -393,13 +442,14 @@ def _settings(
         constant=_constant(design, priors, options, layout),
         noise=NOISE_CODES[options.noise],
         trend=TREND_SHAPES[options.trend].code,
-        pooled=float(options.pooling != "none"),
+        pooled=float(options.pools_slopes),
         first_year=layout.first_year,
         last_year=layout.last_year,
         alpha_mean=priors.alpha.mu,
         alpha_sd=priors.alpha.sd,
         beta_mean=priors.beta.mu,
         beta_sd=priors.beta.sd,
+        prior_length=prior_length(design, options),
     )
 
 
@@ -410,9 +460,8 @@ def _constant(
     n, k = design.attempts, scored_successes(design, options)
     constant = float(np.sum(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)))
     for block, name in enumerate(BLOCKS[:MU_FAMILY]):
-        number = layout.starts[block + 1] - layout.starts[block]
-        constant += number * prior_of(name, priors).log_normaliser
-    joint, pooled = in_joint_prior(design, options), options.pooling != "none"
+        constant += layout.size_of(block) * prior_of(name, priors).log_normaliser
+    joint, pooled = in_joint_prior(design, options), options.pools_slopes
     constant += float((~joint).sum()) * priors.alpha.log_normaliser
     constant += 0 if pooled else len(design.agents) * priors.beta.log_normaliser
     n_normals = layout.starts[ALPHA] - layout.starts[MU_FAMILY]  # all vectors before alpha

@@ -1,6 +1,6 @@
 """Log densities of the human noise and their slopes, compiled: normal, Student-t, Weibull.
 
-A standardised error e has median 0. Normal and Student-t have scale 1; the logarithm of a Weibull
+A standardised error e has mean 0. Normal and Student-t have scale 1; the logarithm of a Weibull
 duration is a Gumbel of minima, here with standard deviation 1.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from tidegauge.horizon.density.jit import jit
 from tidegauge.horizon.model.human_noise import (
-    GUMBEL_MEDIAN,
+    GUMBEL_MEAN,
     GUMBEL_SD,
     NORMAL,
     STUDENT_T,
@@ -60,7 +60,7 @@ def log_density_of_error(e, kind, nu, constant, constant_slope):  # type: ignore
         log_term = math.log1p(square / nu)
         by_nu = constant_slope - 0.5 * log_term + 0.5 * (nu + 1) * square / (nu * (nu + square))
         return constant - 0.5 * (nu + 1) * log_term, -(nu + 1) * e / (nu + square), by_nu
-    w = GUMBEL_SD * e + GUMBEL_MEDIAN
+    w = GUMBEL_SD * e + GUMBEL_MEAN
     up = math.exp(min(w, 700.0))
     return constant + w - up, GUMBEL_SD * (1 - up), 0.0
 
@@ -105,8 +105,8 @@ def interval_terms(lower, upper, mean, sd, kind, nu, constants):  # type: ignore
 @jit
 def _weibull_interval(low, high, sd):  # type: ignore[no-untyped-def]
     """Return the terms of an interval of the Gumbel of minima: a difference of two survivals."""
-    near = math.exp(min(GUMBEL_SD * low + GUMBEL_MEDIAN, 700.0))
-    far = math.exp(min(GUMBEL_SD * high + GUMBEL_MEDIAN, 700.0))
+    near = math.exp(min(GUMBEL_SD * low + GUMBEL_MEAN, 700.0))
+    far = math.exp(min(GUMBEL_SD * high + GUMBEL_MEAN, 700.0))
     inside = -math.expm1(near - far)  # of those beyond `low`, the share before `high`
     ratio = math.exp(near - far) / inside
     by_low, by_high = -GUMBEL_SD * near / inside, GUMBEL_SD * far * ratio
@@ -174,5 +174,5 @@ def survival_terms(e, kind, nu, constants):  # type: ignore[no-untyped-def]
             by_nu = -by_nu * below / (1 - below)
         density, _, _ = log_density_of_error(e, kind, nu, constants[0], constants[1])
         return value, math.exp(density - value), by_nu
-    up = math.exp(min(GUMBEL_SD * e + GUMBEL_MEDIAN, 700.0))
+    up = math.exp(min(GUMBEL_SD * e + GUMBEL_MEAN, 700.0))
     return -up, GUMBEL_SD * up, 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from tidegauge.engine.priors import GAMMA, HALF_CAUCHY, LOGISTIC
+from tidegauge.engine.priors import GAMMA, HALF_CAUCHY, LOG_NORMAL, LOGISTIC
 from tidegauge.horizon.density.agents import agent_priors, agent_runs
 from tidegauge.horizon.density.buffer import read_data
 from tidegauge.horizon.density.human import human_times
@@ -18,8 +18,10 @@ from tidegauge.horizon.model.parameters import (
     GROUP_HORIZON,
     GROUP_SLOPE,
     LOG_DISCRIMINATION,
+    LOGIT_LAPSE,
     MU_FAMILY,
     MU_GLOBAL,
+    MU_LAPSE,
     MU_TASK,
     RESIDUAL,
     RESIDUAL_FAMILY,
@@ -28,6 +30,7 @@ from tidegauge.horizon.model.parameters import (
     SIGMA_GLOBAL,
     SIGMA_GROUP_HORIZON,
     SIGMA_GROUP_SLOPE,
+    SIGMA_LAPSE,
     SIGMA_RESIDUAL_FAMILY,
     SIGMA_RESIDUAL_TASK,
 )
@@ -43,6 +46,10 @@ def _prior(value, mu, sd, kind):  # type: ignore[no-untyped-def]
         small = math.exp(-abs(value))
         slope = (1 - small) / (1 + small)
         return -abs(value) - 2 * math.log1p(small), -slope if value > 0 else slope
+    if kind == LOG_NORMAL:
+        log = math.log(value)
+        scaled = (log - mu) / sd
+        return -0.5 * scaled * scaled - log, -(scaled / sd + 1) / value
     scaled = (value - mu) / sd
     if kind == HALF_CAUCHY:
         return -math.log1p(scaled * scaled), -2 * scaled / sd / (1 + scaled * scaled)
@@ -119,6 +126,9 @@ def log_density(x, gradient, buffer):  # type: ignore[no-untyped-def]
     logp = data.settings.constant + _scalars(x, gradient, data.scalar_priors)
     value, pull = _normal_level(x, gradient, at, MU_FAMILY, SIGMA_GLOBAL, x[at[MU_GLOBAL]])
     gradient[at[MU_GLOBAL]] += pull
+    logp += value
+    value, pull = _normal_level(x, gradient, at, LOGIT_LAPSE, SIGMA_LAPSE, x[at[MU_LAPSE]])
+    gradient[at[MU_LAPSE]] += pull
     logp += value
     for level, scale in (
         (RESIDUAL_FAMILY, SIGMA_RESIDUAL_FAMILY),

@@ -1,7 +1,8 @@
 """Horizons by domain: what an agent's horizon is among tasks of one family or of one source.
 
-A family shifts every agent's curve by its residual; a source is the average over its families.
-Without a residual an agent has one curve everywhere, and only refitting a source alone tells more.
+The residuals of a domain's tasks shift every agent's curve; its horizon is the length at which the
+average over these tasks falls to the rate. Without a residual an agent has one curve everywhere,
+and only refitting a source alone tells more.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import expit
 
 from tidegauge.arrays import BoolArray, FloatArray
 from tidegauge.horizon.data.design import Design
@@ -21,6 +23,7 @@ from tidegauge.horizon.horizons.quantities import (
     log2_horizon,
     minutes_interval,
     share_beyond,
+    typical_logit,
 )
 from tidegauge.horizon.horizons.tables import RATES
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 
 SHIFTED, SAME, REFIT = "residual", "same curve", "refit"
+_DRAWS = 2000  # enough for an interval, of thousands
 FEWEST_TASKS = FEWEST_RUNS = 5  # of a source, and of an agent there, to be worth a refit
 
 
@@ -61,18 +65,12 @@ def domains_table(fit: HorizonFit) -> pd.DataFrame | None:
     """Return ``domains.csv`` from one posterior; None where there is one domain only."""
     import pandas as pd
 
-    design = fit.design
-    point, longest = fit.point.flat(), float(design.human_minutes.max())
+    design, longest = fit.design, float(fit.design.human_minutes.max())
+    point = fit.point.flat(max(1, fit.point.mu_global.size // _DRAWS))
     basis = SHIFTED if fit.options.has_residual else SAME
     tables = []
     for domain in domains_of(design):
-        shifts, weights = _parts(design, point, domain)
-        log2 = {}
-        for name, success in RATES.items():
-            level = average_level(shifts, weights, success=success)
-            log2[name] = log2_horizon(
-                point.alpha, point.beta, success=success, logit=level[:, None]
-            )
+        log2 = {name: _log2_horizons(point, domain, rate) for name, rate in RATES.items()}
         tables.append(
             _rows(
                 design,
@@ -85,17 +83,26 @@ def domains_table(fit: HorizonFit) -> pd.DataFrame | None:
     return pd.concat(tables, ignore_index=True) if tables else None
 
 
-def _parts(design: Design, point: Point, domain: Domain) -> tuple[FloatArray, FloatArray]:
-    """Return what the parts of a domain add to a logit (draw, part), and their weights.
-
-    Parts are its families, by their number of tasks; its tasks where families have no residual.
-    """
-    if point.residual_family is not None:
-        sizes = np.bincount(design.task_family[domain.tasks], minlength=len(design.families))
-        return point.residual_family[:, sizes > 0], sizes[sizes > 0].astype(float)
+def _log2_horizons(point: Point, domain: Domain, success: float) -> FloatArray:
+    """Return the log2 horizons (draw, agent) among the tasks of a domain."""
+    n_agents = point.alpha.shape[1]
+    lapse = np.zeros(point.alpha.shape) if point.logit_lapse is None else expit(point.logit_lapse)
+    level = typical_logit(success, lapse=lapse)
     if point.residual is not None:
-        return point.residual[:, domain.tasks], np.ones(int(domain.tasks.sum()))
-    return np.zeros((point.mu_global.size, 1)), np.ones(1)
+        sharpness: FloatArray | float = 1.0
+        if point.log_discrimination is not None:
+            sharpness = np.exp(point.log_discrimination[:, domain.tasks])
+        shifts, weights = point.residual[:, domain.tasks], np.ones(int(domain.tasks.sum()))
+        for a in range(n_agents):
+            rate = success / (1 - lapse[:, a])
+            average = average_level(
+                point.beta[:, a, None] * shifts,
+                weights,
+                success=np.minimum(rate, 1 - 1e-9),
+                sharpness=sharpness,
+            )
+            level[:, a] = np.where(rate < 1, average, np.inf)
+    return log2_horizon(point.alpha, point.beta, success=success, logit=level)
 
 
 def _rows(
@@ -157,7 +164,5 @@ def _without_agents(design: Design, few: BoolArray) -> Design:
 def refitted_table(part: SourceDesign, estimate: Estimate) -> pd.DataFrame:
     """Return the rows of a source that was fitted alone."""
     every = replace(part.domain, tasks=np.ones(len(part.design.tasks), dtype=bool))
-    intervals = {
-        name: estimate.interval(success, kind="typical") for name, success in RATES.items()
-    }
-    return _rows(part.design, every, REFIT, intervals, estimate.beyond(0.5, kind="typical"))
+    intervals = {name: estimate.interval(success) for name, success in RATES.items()}
+    return _rows(part.design, every, REFIT, intervals, estimate.beyond(0.5))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from tidegauge.arrays import FloatArray, weighted_quantiles
 from tidegauge.engine.diagnostics import mixing
@@ -23,6 +24,7 @@ from tidegauge.horizon.horizons.quantities import (
     minutes_interval,
     minutes_of,
     share_beyond,
+    typical_logit,
 )
 from tidegauge.horizon.model.likelihood import mean_success
 from tidegauge.horizon.model.option_file import model_name
@@ -70,7 +72,10 @@ class Estimate:
     point : Curves or None
         The point fit (agent,) that a bootstrap is the uncertainty of; None for a posterior.
     residual_sd, discrimination_sd : ndarray, shape (draw,), or None
-        Standard deviation of new tasks about the typical one, logits and logs; None for none.
+        Standard deviation of new tasks about the typical one, log2 minutes and logs; None for
+        none.
+    lapse : ndarray, shape (draw, agent), or None
+        Share of all tasks at which an agent fails, however short; None for none.
     converged : bool
         Whether the chains agree; True where nothing was sampled.
     r_hat : float
@@ -92,6 +97,7 @@ class Estimate:
     point: Curves | None = None
     residual_sd: FloatArray | None = None
     discrimination_sd: FloatArray | None = None
+    lapse: FloatArray | None = None
     converged: bool = True
     r_hat: float = float("nan")
     divergences: int = 0
@@ -158,11 +164,15 @@ class Estimate:
             raise InputError(f"kind={kind}: must be one of {', '.join(KINDS)}")
         level = None
         if kind == "marginal" and self.residual_sd is not None:
-            nothing = np.zeros_like(self.residual_sd)
-            sharp = nothing if self.discrimination_sd is None else self.discrimination_sd
-            level = marginal_logit(success, residual_sd=self.residual_sd, discrimination_sd=sharp)[
-                :, None
-            ]
+            sharp = self.discrimination_sd
+            level = marginal_logit(
+                success,
+                residual_sd=-curves.beta * self.residual_sd[:, None],
+                discrimination_sd=None if sharp is None else sharp[:, None],
+                lapse=self.lapse,
+            )
+        elif self.lapse is not None:
+            level = typical_logit(success, lapse=self.lapse)
         return log2_horizon(
             curves.alpha,
             curves.beta,
@@ -175,8 +185,10 @@ class Estimate:
 def estimate_of_draws(design: Design, point: Point, *, method: str) -> Estimate:
     """Return the estimate of posterior draws with leading dimensions (chain, draw)."""
     flat = point.flat()
-    nothing = np.zeros(flat.mu_global.shape)
     parts = (flat.sigma_residual_family, flat.sigma_residual_task)
+    squares = [part**2 for part in parts if part is not None]
+    averaged = squares or flat.sigma_discrimination is not None
+    nothing = np.zeros(flat.mu_global.shape)
     return Estimate(
         method=method,
         agents=design.agents,
@@ -184,8 +196,9 @@ def estimate_of_draws(design: Design, point: Point, *, method: str) -> Estimate:
         beta=flat.beta,
         success=mean_success(point, thin=max(1, point.alpha.shape[1] // _SUCCESS_DRAWS)),
         longest_minutes=float(design.human_minutes.max()),
-        residual_sd=np.sqrt(sum((part**2 for part in parts if part is not None), nothing)),
+        residual_sd=np.sqrt(sum(squares, nothing)) if averaged else None,
         discrimination_sd=flat.sigma_discrimination,
+        lapse=None if flat.logit_lapse is None else expit(flat.logit_lapse),
     )
 
 

@@ -1,9 +1,10 @@
 """Time horizons from success curves, over arrays of draws. Nothing is ever dropped.
 
-An agent's success at length mu (log2 minutes) is ``expit(alpha + beta * mu)`` on a typical task. On
-a random new task of that length it is the average of ``expit(exp(d) * (alpha + beta * mu + e))``
-over the residual e ~ Normal(0, residual_sd) and the log discrimination d ~ Normal(0,
-discrimination_sd): a function of the logit ``alpha + beta * mu`` alone, inverted once per draw.
+An agent's success at length mu (log2 minutes) is ``(1 - lapse) * expit(alpha + beta * mu)`` on a
+typical task. On a random new task of that length it is the average of ``(1 - lapse) *
+expit(exp(d) * (alpha + beta * (mu + e)))`` over the residual e ~ Normal(0, residual_sd) and the log
+discrimination d ~ Normal(0, discrimination_sd): a function of the logit ``alpha + beta * mu`` and
+of the residual's sd in logits, inverted for each draw and agent.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.interpolate import CubicSpline
 from scipy.special import expit
 
 from tidegauge.arrays import FloatArray
@@ -21,6 +23,8 @@ FARTHEST_LOG2 = 1e6
 # they are regressed or their distributions compared: they are extrapolated, and would dominate.
 EXTRAPOLATED_LOG2 = 6.0
 _RESIDUAL_NODES, _SHARPNESS_NODES = 64, 12
+_GRID = 1001
+_AT_ONCE = 20_000  # draws of agents, whose nodes then take some hundred MB
 _STEPS = 200
 _CLOSE = 1e-12
 
@@ -72,26 +76,63 @@ def logit_of(share: float) -> float:
     return float(np.log(share) - np.log1p(-share))
 
 
-def marginal_logit(
-    success: float, *, residual_sd: FloatArray, discrimination_sd: FloatArray
-) -> FloatArray:
-    """Return the logit at which a random new task is solved at a rate, per draw.
+def typical_logit(success: float, *, lapse: FloatArray) -> FloatArray:
+    """Return the logit at which a typical task is solved at a rate; infinite if it never is.
 
-    Success averaged over a residual ~ Normal(0, residual_sd) and a log discrimination ~ Normal(0,
-    discrimination_sd) is a function of the logit alone, so it is inverted once per draw and serves
-    every agent; by symmetry it is zero at one half.
+    Of a curve whose highest success, 1 - lapse, is below the rate there is no horizon: the length
+    at which it falls to the rate is zero.
+    """
+    reached = success < 1 - lapse
+    share = np.where(reached, success / (1 - lapse), 0.5)
+    return np.where(reached, np.log(share) - np.log1p(-share), np.inf)
+
+
+def marginal_logit(
+    success: float,
+    *,
+    residual_sd: FloatArray,
+    discrimination_sd: FloatArray | None = None,
+    lapse: FloatArray | None = None,
+) -> FloatArray:
+    """Return the logit at which a random new task is solved at a rate.
+
+    Success is averaged over a residual ~ Normal(0, residual_sd) in logits and a log discrimination
+    ~ Normal(0, discrimination_sd); by symmetry the logit is zero at one half without lapses.
 
     Parameters
     ----------
     success : float
         Success rate strictly between 0 and 1.
-    residual_sd, discrimination_sd : ndarray, shape (draw,)
-        Spread of new tasks about the typical one, logits and logs.
+    residual_sd, discrimination_sd, lapse : ndarray
+        Spread of new tasks about the typical one, logits and logs, and the share of lapses; of
+        shapes that broadcast to that of `residual_sd`.
     """
-    if success == 0.5 or not (residual_sd.any() or discrimination_sd.any()):
-        return np.full(residual_sd.shape, logit_of(success))
+    shape = residual_sd.shape
+    if lapse is None and success == 0.5:
+        return np.zeros(shape)
+    if lapse is None and discrimination_sd is None:
+        # One function of one variable: its values on a grid, and a spline between them.
+        grid = np.linspace(0, max(float(residual_sd.max()), _CLOSE), _GRID)
+        return np.asarray(CubicSpline(grid, _average_logit(success, grid))(residual_sd))
+    sharp = 0.0 if discrimination_sd is None else discrimination_sd
+    sds = [np.broadcast_to(part, shape).ravel() for part in (residual_sd, sharp)]
+    rate = np.full(shape, success) if lapse is None else success / (1 - lapse)
+    rates = np.broadcast_to(rate, shape).ravel()
+    found = np.full(rates.size, np.inf)  # never reached: see `typical_logit`
+    for part in np.array_split(np.flatnonzero(rates < 1), 1 + rates.size // _AT_ONCE):
+        found[part] = _average_logit(rates[part], sds[0][part], sds[1][part])
+    return found.reshape(shape)
+
+
+def _average_logit(
+    success: FloatArray | float,
+    residual_sd: FloatArray,
+    discrimination_sd: FloatArray | None = None,
+) -> FloatArray:
     e, e_weight = _gauss_hermite(_RESIDUAL_NODES)
-    d, d_weight = _gauss_hermite(_SHARPNESS_NODES if discrimination_sd.any() else 1)
+    if discrimination_sd is None or not discrimination_sd.any():
+        return average_level(residual_sd[:, None] * e, e_weight, success=success)
+    d, d_weight = _gauss_hermite(_SHARPNESS_NODES)
     return average_level(
         np.tile(residual_sd[:, None] * e, (1, d.size)),
         np.outer(d_weight, e_weight).ravel(),
@@ -104,7 +145,7 @@ def average_level(
     shifts: FloatArray,
     weights: FloatArray,
     *,
-    success: float,
+    success: FloatArray | float,
     sharpness: FloatArray | float = 1.0,
 ) -> FloatArray:
     """Return the u at which the average of ``expit(sharpness * (u + shifts))`` is the rate.
@@ -115,7 +156,7 @@ def average_level(
         Logits that each part adds.
     weights : ndarray, shape (part,)
         Positive; they need not sum to one.
-    success : float
+    success : float or ndarray, shape (draw,)
         Strictly between 0 and 1.
     sharpness : ndarray, shape (draw, part), or float
         Positive factors of each part's logit.
@@ -126,12 +167,13 @@ def average_level(
     """
     share = weights / weights.sum()
     # The average lies between its parts, so the root lies between theirs.
-    roots = logit_of(success) / sharpness - shifts
+    rate = np.asarray(success, dtype=float)
+    roots = (np.log(rate) - np.log1p(-rate))[..., None] / sharpness - shifts
     low, high = roots.min(axis=1), roots.max(axis=1)
     level: FloatArray = roots @ share
     for _ in range(_STEPS):
         chances = expit(sharpness * (level[:, None] + shifts))
-        miss = chances @ share - success
+        miss = chances @ share - rate
         low, high = np.where(miss < 0, level, low), np.where(miss > 0, level, high)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = level - miss / ((sharpness * chances * (1 - chances)) @ share)

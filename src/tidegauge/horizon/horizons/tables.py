@@ -41,7 +41,11 @@ def horizons_table(
     *,
     release_dates: Mapping[str, datetime.date] | None = None,
 ) -> pd.DataFrame:
-    """Return ``horizons.csv``: METR's columns in their order, then the marginal ones."""
+    """Return ``horizons.csv``: METR's columns in their order, then ours.
+
+    ``p50`` and ``p80`` are marginal, of a random task of that length, as METR's are of the tasks
+    they have; ``p50_typical`` and ``p80_typical`` are of a task without residual.
+    """
     import pandas as pd
 
     weights, curves = run_weights(design), estimate.centre
@@ -56,7 +60,7 @@ def horizons_table(
         "average": (weights * design.successes).sum(axis=1),
     }
     for name, success in RATES.items():
-        columns |= interval_columns(name, estimate.interval(success, kind="typical"))
+        columns |= interval_columns(name, estimate.interval(success))
     for bucket, (low, high) in BUCKETS.items():
         inside = (design.human_minutes >= low) & (design.human_minutes < high)
         won = (weights * design.successes)[:, inside].sum(axis=1)
@@ -67,8 +71,8 @@ def horizons_table(
         dates[agent].isoformat() if agent in dates else "" for agent in design.agents
     ]
     for name, success in RATES.items():
-        columns |= interval_columns(f"{name}_marginal", estimate.interval(success))
-    columns["p50_beyond"] = estimate.beyond(0.5, kind="typical")
+        columns |= interval_columns(f"{name}_typical", estimate.interval(success, kind="typical"))
+    columns["p50_beyond"] = estimate.beyond(0.5)
     columns["n_runs"] = design.attempts.sum(axis=1).astype(int)
     return pd.DataFrame(columns)
 
@@ -85,7 +89,7 @@ def draws_table(estimate: Estimate) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, FloatArray] = {}
-    log2 = {name: estimate.log2_horizons(rate, kind="typical") for name, rate in RATES.items()}
+    log2 = {name: estimate.log2_horizons(rate) for name, rate in RATES.items()}
     n_draws = len(log2["p50"])
     kept = np.linspace(0, n_draws - 1, min(MOST_DRAWS, n_draws)).astype(int)
     minutes = {name: minutes_of(draws[kept]) for name, draws in log2.items()}

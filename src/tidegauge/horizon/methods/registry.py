@@ -8,7 +8,7 @@ without importing what fits them, so that commands can list them in their help.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,7 @@ def model_choice(name: str, given: str = "") -> ModelChoice:
     """Return the model of ``core`` or ``full`` with the options of a variant, or of a file."""
     if given.endswith((".yaml", ".yml")):
         return resolve(model=name, file=Path(given))
-    return ModelChoice(replace(MODELS[name], **parse_variant(given)), model=name)
+    return resolve(model=name, flags=parse_variant(given))
 
 
 def parse_variant(given: str) -> dict[str, Any]:

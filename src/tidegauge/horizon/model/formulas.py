@@ -9,13 +9,13 @@ from tidegauge.horizon.model.options import (
     USUAL_LOG2_MINUTES,
     HorizonOptions,
     HorizonPriors,
-    with_human_prior,
+    priors_in_force,
 )
 
 _OUTCOMES = {
-    "binary": "success of a run ~ Bernoulli(logistic(eta))",
-    "re_bench": "success of a run ~ Bernoulli(logistic(eta)); RE-Bench scores: mean logistic(eta)",
-    "continuous": "score of a run in [0, 1]: fractional Bernoulli likelihood, mean logistic(eta)",
+    "binary": "successes in n runs ~ Binomial(n, p)",
+    "re_bench": "successes in n runs ~ Binomial(n, p); RE-Bench scores: of mean p",
+    "continuous": "score of a run in [0, 1]: fractional Bernoulli likelihood, mean p",
 }
 _TRENDS = {
     "linear": ("trend_level + trend_rate t", ("trend_rate",)),
@@ -46,7 +46,7 @@ def model_text(options: HorizonOptions, priors: HorizonPriors, *, name: str) -> 
     lines = [f"{name} model of time horizons; lengths in log2 minutes, abilities in logits"]
     lines += [f"  {term.part:<{width}}  {term.formula}" for term in terms]
     used = [parameter for term in terms for parameter in term.parameters]
-    priors = with_human_prior(priors, options)
+    priors = priors_in_force(priors, options)
     width = max(map(len, used))
     lines += ["priors", *(f"  {one:<{width}}  {getattr(priors, one)}" for one in used)]
     return "\n".join(lines)
@@ -86,10 +86,20 @@ def _human_terms(options: HorizonOptions) -> Iterator[Term]:
 
 
 def _agent_terms(options: HorizonOptions) -> Iterator[Term]:
-    eta = "alpha + beta mu_task" + (" + residual" if options.has_residual else "")
+    length = "(mu_task + residual)" if options.has_residual else "mu_task"
+    eta = f"alpha + beta {length}"
     if options.discrimination:
         eta = f"exp(log_discrimination) ({eta})"
-    yield Term("agent runs", f"eta = {eta}; {_OUTCOMES[options.scores]}")
+    p = f"logistic({eta})"
+    if options.lapses:
+        p = f"(1 - lapse) {p}"
+    yield Term("agent runs", f"p = {p}; {_outcome(options)}", _of_cells(options))
+    if options.lapses:
+        yield Term(
+            "",
+            "logit(lapse) of each agent ~ Normal(mu_lapse, sigma_lapse)",
+            ("mu_lapse", "sigma_lapse"),
+        )
     if options.residual == "family":
         yield Term(
             "difficulty",
@@ -110,10 +120,20 @@ def _agent_terms(options: HorizonOptions) -> Iterator[Term]:
     yield from _curve_terms(options)
 
 
+def _outcome(options: HorizonOptions) -> str:
+    if options.is_overdispersed:
+        return "successes in n runs ~ BetaBinomial(n, phi p, phi (1 - p))"
+    return _OUTCOMES[options.scores]
+
+
+def _of_cells(options: HorizonOptions) -> tuple[str, ...]:
+    return ("phi",) if options.is_overdispersed else ()
+
+
 def _curve_terms(options: HorizonOptions) -> Iterator[Term]:
     """Say where the agents' curves come from: their own priors, a pool, a trend."""
     level, parameters = _TRENDS.get(options.trend, ("trend_level", ()))
-    pooled, joint = options.pooling != "none", options.pooling != "none" or options.trend != "none"
+    joint = options.pooling != "none" or options.trend != "none"
     grouped = options.pooling in ("lab", "family")
     if joint:
         group = f" + group_horizon[{options.pooling}]" if grouped else ""
@@ -128,14 +148,17 @@ def _curve_terms(options: HorizonOptions) -> Iterator[Term]:
             "group_horizon ~ Normal(0, sigma_group_horizon)",
             ("sigma_group_horizon",),
         )
-    if pooled:
+    if options.pools_slopes:
         group = " + group_slope" if grouped else ""
         yield Term(
-            "",
+            "" if joint else "agents",
             f"log(-beta) ~ Normal(mu_slope{group}, sigma_slope)",
             ("mu_slope", "sigma_slope", *(["sigma_group_slope"] if grouped else [])),
         )
-    own = (*(() if joint else ("alpha",)), *(() if pooled else ("beta",)))
-    if own:
-        yield Term("agents" if not joint else "", f"{' and '.join(own)} of each agent", own)
+    if not options.pools_slopes:
+        yield Term("" if joint else "agents", "beta of each agent", ("beta",))
+    if not joint:
+        at_mean = "alpha + beta mean(log2 human_minutes), the logit at the mean task,"
+        what = at_mean if options.logit_prior == "mean_task" else "alpha"
+        yield Term("", f"{what} of each agent", ("alpha",))
     yield Term("horizon", "T(q) = 2^((logit(q) - alpha) / beta) minutes")

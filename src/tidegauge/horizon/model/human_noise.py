@@ -22,10 +22,10 @@ from tidegauge.horizon.model.parameters import Point
 NORMAL, STUDENT_T, WEIBULL = 0.0, 1.0, 2.0
 NOISE_CODES = {"normal": NORMAL, "student_t": STUDENT_T, "weibull": WEIBULL}
 
-# The logarithm of a Weibull duration is a Gumbel of minima, its errors e = (ln E - ln ln 2) / sd of
-# an exponential E: median 0, and standard deviation 1.
+# The logarithm of a Weibull duration is a Gumbel of minima, its errors e = (ln E - mean) / sd of an
+# exponential E: mean 0, so that a length is the geometric mean, and standard deviation 1.
 GUMBEL_SD = math.pi / math.sqrt(6)
-GUMBEL_MEDIAN = math.log(math.log(2))
+GUMBEL_MEAN = -float(np.euler_gamma)
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -67,6 +67,23 @@ def failed_log_likelihood(design: Design, options: HorizonOptions, point: Point)
     return survival
 
 
+def duration_probability(
+    design: Design, options: HorizonOptions, point: Point, rng: np.random.Generator
+) -> FloatArray:
+    """Return the probability (..., run) of a shorter duration than the one that was seen.
+
+    Of a rounded duration a uniform draw between the probabilities of its ends, the same in all
+    draws of the point: uniform, as of an exact one, where the model is right.
+    """
+    task = design.run_task
+    sd = noise_sd(design, options, point, point.mu_task)[..., task]
+    mean, nu = point.mu_task[..., task], _nu(point)
+    ends = (design.run_log2, rounded_up(design, options))
+    low, high = (-np.expm1(_log_survival((end - mean) / sd, nu, options)) for end in ends)
+    shorter: FloatArray = low + rng.uniform(size=task.size) * (high - low)
+    return shorter
+
+
 def draw_durations(
     design: Design, options: HorizonOptions, point: Point, rng: np.random.Generator
 ) -> FloatArray:
@@ -86,7 +103,7 @@ def draw_errors(
         return np.asarray(rng.standard_t(np.broadcast_to(nu, shape)), dtype=np.float64)
     if kind == "weibull":
         logs = np.log(rng.exponential(size=shape))
-        return np.asarray((logs - GUMBEL_MEDIAN) / GUMBEL_SD, dtype=np.float64)
+        return np.asarray((logs - GUMBEL_MEAN) / GUMBEL_SD, dtype=np.float64)
     return rng.normal(size=shape)
 
 
@@ -106,7 +123,7 @@ def _log_density(e: FloatArray, nu: FloatArray, options: HorizonOptions) -> Floa
     if options.noise == "student_t":
         logp = np.asarray(student_t.logpdf(e, nu))
     elif options.noise == "weibull":
-        w = GUMBEL_SD * e + GUMBEL_MEDIAN
+        w = GUMBEL_SD * e + GUMBEL_MEAN
         logp = math.log(GUMBEL_SD) + w - np.exp(np.minimum(w, 700.0))
     return logp
 
@@ -116,7 +133,7 @@ def _log_survival(e: FloatArray, nu: FloatArray, options: HorizonOptions) -> Flo
     if options.noise == "student_t":
         survival = np.log(stdtr(nu, -e))
     elif options.noise == "weibull":
-        survival = -np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEDIAN, 700.0))
+        survival = -np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEAN, 700.0))
     else:
         survival = log_ndtr(-e)
     return survival

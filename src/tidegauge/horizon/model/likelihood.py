@@ -65,41 +65,70 @@ def _cell_log_likelihood(
 ) -> NDArray[np.float32]:
     cells = tried_cells(design)
     n, k = cells.attempts, scored_successes(design, options)[cells.agent, cells.task]
-    constant = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
     chains, draws = point.alpha.shape[:2]
     result = np.empty((chains, draws, n.size), dtype=np.float32)
     for chain in range(chains):  # one chain at a time: the doubles of all would not fit
-        eta = cell_logits(point, cells, chain)
-        result[chain] = k * eta - n * np.logaddexp(0, eta) + constant
+        one = point.chosen((np.full(draws, chain), np.arange(draws)))
+        result[chain] = log_probability(k, n, one, cells)
     return result
 
 
-def cell_logits(point: Point, cells: Cells, chain: int) -> FloatArray:
-    """Return the logit of success (draw, cell) of one chain."""
-    alpha, beta = point.alpha[chain][:, cells.agent], point.beta[chain][:, cells.agent]
-    logits: FloatArray = alpha + beta * point.mu_task[chain][:, cells.task]
-    if point.residual is not None:
-        logits += point.residual[chain][:, cells.task]
+def log_probability(k: FloatArray, n: FloatArray, point: Point, cells: Cells) -> FloatArray:
+    """Return the log probability (draw, cell) of k successes in n runs, from draws (draw, ...)."""
+    log_ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    eta = _cell_logits(point, cells)
+    lapse = np.zeros(1) if point.logit_lapse is None else expit(point.logit_lapse[:, cells.agent])
+    if point.phi is None:
+        with np.errstate(divide="ignore"):  # without lapses
+            success = np.log1p(-lapse) - np.logaddexp(0, -eta)
+            failure = np.logaddexp(np.log(lapse), np.log1p(-lapse) - np.logaddexp(0, eta))
+        found: FloatArray = k * success + (n - k) * failure + log_ways
+        return found
+    phi = point.phi[:, None]
+    a, b = phi * (1 - lapse) * expit(eta), phi * (lapse + (1 - lapse) * expit(-eta))
+    rising = gammaln(a + k) - gammaln(a) + gammaln(b + n - k) - gammaln(b)
+    return rising - gammaln(phi + n) + gammaln(phi) + log_ways
+
+
+def draw_successes(
+    p: FloatArray,
+    n: FloatArray,
+    phi: FloatArray | float | None,
+    rng: np.random.Generator,
+    size: tuple[int, ...] | None = None,
+) -> FloatArray:
+    """Draw successes in n runs of mean probability p, alike by the precision phi if finite."""
+    if phi is not None and np.isfinite(phi).all():
+        least = np.finfo(float).tiny
+        p = rng.beta(np.maximum(phi * p, least), np.maximum(phi * (1 - p), least), size)
+    return rng.binomial(np.asarray(n).astype(np.int64), p, size).astype(float)
+
+
+def _cell_logits(point: Point, cells: Cells) -> FloatArray:
+    """Return the logit (draw, cell), lapses aside."""
+    length = point.equivalent_length[:, cells.task]
+    logits: FloatArray = point.alpha[:, cells.agent] + point.beta[:, cells.agent] * length
     if point.log_discrimination is not None:
-        logits *= np.exp(point.log_discrimination[chain][:, cells.task])
+        logits *= np.exp(point.log_discrimination[:, cells.task])
     return logits
 
 
-def agent_logits(point: Point, agent: int) -> FloatArray:
-    """Return the logit of one agent's success (draw, task) from draws (draw, ...)."""
-    logits: FloatArray = point.alpha[:, agent, None] + point.beta[:, agent, None] * point.mu_task
-    if point.residual is not None:
-        logits += point.residual
+def agent_success(point: Point, agent: int) -> FloatArray:
+    """Return one agent's probability of success (draw, task) from draws (draw, ...)."""
+    alpha, beta = point.alpha[:, agent, None], point.beta[:, agent, None]
+    logits: FloatArray = alpha + beta * point.equivalent_length
     if point.log_discrimination is not None:
         logits *= np.exp(point.log_discrimination)
-    return logits
+    success: FloatArray = expit(logits)
+    if point.logit_lapse is not None:
+        success *= expit(-point.logit_lapse[:, agent, None])
+    return success
 
 
 def mean_success(point: Point, *, thin: int = 1) -> FloatArray:
     """Return the posterior mean probability of success (agent, task), tried or not."""
     kept = point.flat(thin)
-    agents = range(kept.alpha.shape[1])
-    return np.stack([expit(agent_logits(kept, agent)).mean(axis=0) for agent in agents])
+    return np.stack([agent_success(kept, a).mean(axis=0) for a in range(kept.alpha.shape[1])])
 
 
 def _normal(value: FloatArray, mean: FloatArray, sd: FloatArray) -> NDArray[np.float32]:

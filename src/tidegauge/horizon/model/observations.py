@@ -111,3 +111,8 @@ def in_joint_prior(design: Design, options: HorizonOptions) -> BoolArray:
     if options.pooling != "none":
         return np.ones(len(design.agents), dtype=bool)
     return ~np.isnan(trend_years(design, options))
+
+
+def prior_length(design: Design, options: HorizonOptions) -> float:
+    """Return the log2 minutes of the task at which the prior of an agent's logit is stated."""
+    return float(design.log2_minutes.mean()) if options.logit_prior == "mean_task" else 0.0

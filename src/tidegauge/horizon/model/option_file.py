@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import inspect
 import math
 from collections.abc import Mapping
@@ -43,6 +44,9 @@ class ModelChoice:
 
     def __str__(self) -> str:
         return model_text(self.options, self.priors, name=self.name)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def make_model(

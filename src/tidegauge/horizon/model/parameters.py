@@ -24,22 +24,24 @@ BLOCKS = (
     *("mu_global", "sigma_global", "sigma_family", "sigma_estimate", "sigma_human"),
     *("nu_minus_one", "noise_growth", "delta_estimate"),
     *("sigma_residual_family", "sigma_residual_task", "sigma_discrimination"),
+    *("phi", "mu_lapse", "sigma_lapse"),
     *("sigma_horizon", "sigma_group_horizon", "sigma_slope", "sigma_group_slope", "mu_slope"),
     *("trend_level", "trend_rate", "trend_bend", "trend_change", "trend_kink"),
     *("trend_log_height", "trend_middle"),
     *("mu_family", "mu_task", "residual_family", "residual", "log_discrimination"),
-    *("group_horizon", "group_slope", "alpha", "beta"),
+    *("group_horizon", "group_slope", "logit_lapse", "alpha", "beta"),
 )
 # fmt: off
 (
     MU_GLOBAL, SIGMA_GLOBAL, SIGMA_FAMILY, SIGMA_ESTIMATE, SIGMA_HUMAN,
     NU_MINUS_ONE, NOISE_GROWTH, DELTA_ESTIMATE,
     SIGMA_RESIDUAL_FAMILY, SIGMA_RESIDUAL_TASK, SIGMA_DISCRIMINATION,
+    PHI, MU_LAPSE, SIGMA_LAPSE,
     SIGMA_HORIZON, SIGMA_GROUP_HORIZON, SIGMA_SLOPE, SIGMA_GROUP_SLOPE, MU_SLOPE,
     TREND_LEVEL, TREND_RATE, TREND_BEND, TREND_CHANGE, TREND_KINK,
     TREND_LOG_HEIGHT, TREND_MIDDLE,
     MU_FAMILY, MU_TASK, RESIDUAL_FAMILY, RESIDUAL, LOG_DISCRIMINATION,
-    GROUP_HORIZON, GROUP_SLOPE, ALPHA, LOG_SLOPE,
+    GROUP_HORIZON, GROUP_SLOPE, LOGIT_LAPSE, ALPHA, LOG_SLOPE,
 ) = range(len(BLOCKS))
 # fmt: on
 
@@ -51,6 +53,7 @@ DIMS = {
     "log_discrimination": "task",
     "group_horizon": "group",
     "group_slope": "group",
+    "logit_lapse": "agent",
     "alpha": "agent",
     "beta": "agent",
 }
@@ -73,21 +76,24 @@ class Layout(NamedTuple):
         """Return where a block lies."""
         return slice(self.starts[block], self.starts[block + 1])
 
+    def size_of(self, block: int) -> int:
+        """Return the length of a block; 0 for one that the model does not have."""
+        return self.starts[block + 1] - self.starts[block]
+
     def has(self, block: int) -> bool:
         """Tell whether the model has a block."""
-        return self.starts[block + 1] > self.starts[block]
+        return self.size_of(block) > 0
 
 
 def is_log(name: str) -> bool:
     """Tell whether the vector holds the logarithm of a block."""
-    return name.startswith("sigma_") or name == "nu_minus_one"
+    return name.startswith("sigma_") or name in ("nu_minus_one", "phi")
 
 
 def layout_of(design: Design, options: HorizonOptions) -> Layout:
     """Return the places of all blocks for this design under these options."""
     n_families, n_tasks, n_agents = len(design.families), len(design.tasks), len(design.agents)
-    pooled = options.pooling != "none"
-    joint = pooled or options.trend != "none"
+    joint = options.pooling != "none" or options.trend != "none"
     by_family = options.residual == "family"
     n_groups = len(groups_of(design, options))
     sizes = {
@@ -99,11 +105,13 @@ def layout_of(design: Design, options: HorizonOptions) -> Layout:
         "sigma_residual_family": by_family,
         "sigma_residual_task": options.has_residual,
         "sigma_discrimination": options.discrimination,
+        "phi": options.is_overdispersed,
+        **dict.fromkeys(("mu_lapse", "sigma_lapse"), options.lapses),
         "sigma_horizon": joint,
         "sigma_group_horizon": n_groups > 0,
-        "sigma_slope": pooled,
+        "sigma_slope": options.pools_slopes,
         "sigma_group_slope": n_groups > 0,
-        "mu_slope": pooled,
+        "mu_slope": options.pools_slopes,
         "trend_level": joint,
         **dict.fromkeys(TREND_SHAPES[options.trend].terms, 1),
         "mu_family": n_families,
@@ -113,6 +121,7 @@ def layout_of(design: Design, options: HorizonOptions) -> Layout:
         "log_discrimination": n_tasks * options.discrimination,
         "group_horizon": n_groups,
         "group_slope": n_groups,
+        "logit_lapse": n_agents * options.lapses,
         "alpha": n_agents,
         "beta": n_agents,
     }
@@ -128,7 +137,7 @@ class Point:
     """A parameter vector, unpacked; arrays may have leading (chain, draw) dimensions.
 
     What a model does not have is None. Names and units are those of the priors; `trend_kink` is in
-    years, `residual` in logits, `sigma_human` has a last dimension only where it is per source.
+    years, `residual` in log2 minutes; `sigma_human` has a last dimension where it is per source.
     """
 
     mu_global: FloatArray
@@ -146,6 +155,9 @@ class Point:
     sigma_residual_family: FloatArray | None = None
     sigma_residual_task: FloatArray | None = None
     sigma_discrimination: FloatArray | None = None
+    phi: FloatArray | None = None
+    mu_lapse: FloatArray | None = None
+    sigma_lapse: FloatArray | None = None
     sigma_horizon: FloatArray | None = None
     sigma_group_horizon: FloatArray | None = None
     mu_slope: FloatArray | None = None
@@ -163,6 +175,12 @@ class Point:
     log_discrimination: FloatArray | None = None
     group_horizon: FloatArray | None = None
     group_slope: FloatArray | None = None
+    logit_lapse: FloatArray | None = None
+
+    @property
+    def equivalent_length(self) -> FloatArray:
+        """Length plus residual of each task: how long it is to an agent, log2 minutes."""
+        return self.mu_task if self.residual is None else self.mu_task + self.residual
 
     def present(self) -> dict[str, FloatArray]:
         """Return what the model has, by name."""
@@ -214,9 +232,9 @@ def prior_of(name: str, priors: HorizonPriors) -> Prior:
 def priors_in_effect(options: HorizonOptions, point: Point) -> list[str]:
     """Name the priors that the model of this point really has."""
     replaced = set()
-    if options.pooling != "none":
-        replaced = {"alpha", "beta"}  # agents share a prior of their horizons and slopes
-    elif options.trend != "none":
-        replaced = {"alpha"}
+    if options.pooling != "none" or options.trend != "none":
+        replaced.add("alpha")  # agents share a prior of their horizons
+    if options.pools_slopes:
+        replaced.add("beta")
     has = point.present()
     return [f.name for f in fields(HorizonPriors) if f.name in has and f.name not in replaced]

@@ -14,23 +14,24 @@ from pytensor.tensor import TensorVariable as Tensor
 from scipy.special import expit
 
 from tidegauge.horizon.data.design import Design
+from tidegauge.horizon.model.likelihood import draw_successes
 from tidegauge.horizon.model.observations import groups_of, scored_successes, sources_of
 from tidegauge.horizon.model.options import (
     CORE,
     DEFAULT_PRIORS,
     HorizonOptions,
     HorizonPriors,
-    with_human_prior,
+    priors_in_force,
 )
 from tidegauge.horizon.model.specification_agents import add_agents
 from tidegauge.horizon.model.specification_human import add_human_scales, observe_human_times
 
 
 class _Tasks(NamedTuple):
-    """What a task is to an agent: its length (log2 minutes) and what goes beyond it."""
+    """A task's length, and what it is to an agent: its equivalent length and sharpness."""
 
     length: Tensor
-    residual: Tensor | float
+    equivalent_length: Tensor
     log_discrimination: Tensor | None
 
 
@@ -42,18 +43,18 @@ def build_model(
 ) -> pm.Model:
     """Specify the joint model of task lengths and agent successes; nothing is sampled.
 
-    Lengths ``mu_*`` are log2 minutes; an agent succeeds at task i with probability ``logistic(
-    exp(log_discrimination[i]) * (alpha + beta * mu_task[i] + residual[i]))``, where the residual
-    is 0 and the discrimination 1 unless the options ask for them.
+    Lengths ``mu_*`` are log2 minutes; an agent succeeds at task i with probability ``(1 - lapse) *
+    logistic(exp(log_discrimination[i]) * (alpha + beta * (mu_task[i] + residual[i])))``, where
+    residual and lapse are 0 and the discrimination 1 unless the options ask for them.
     """
-    priors = with_human_prior(priors, options)
+    priors = priors_in_force(priors, options)
     with pm.Model(coords=_coords(design, options)) as model:
         lengths = _add_length_scales(priors)
         scales = add_human_scales(design, priors, options)
         tasks = _add_tasks(design, priors, options, lengths)
         alpha, beta = add_agents(design, priors, options)
         observe_human_times(design, priors, options, scales, tasks.length)
-        _observe_successes(design, options, tasks, alpha, beta)
+        _observe_successes(design, priors, options, tasks, alpha, beta)
     return model
 
 
@@ -90,7 +91,7 @@ def _add_tasks(
     mu_task = pm.Normal("mu_task", mu_family[design.task_family], sigma_family, dims="task")
     return _Tasks(
         length=mu_task,
-        residual=_add_residual(design, priors, options),
+        equivalent_length=mu_task + _add_residual(design, priors, options),
         log_discrimination=_add_discrimination(priors, options),
     )
 
@@ -115,6 +116,7 @@ def _add_discrimination(priors: HorizonPriors, options: HorizonOptions) -> Tenso
 
 def _observe_successes(
     design: Design,
+    priors: HorizonPriors,
     options: HorizonOptions,
     tasks: _Tasks,
     alpha: Tensor,
@@ -122,28 +124,62 @@ def _observe_successes(
 ) -> None:
     attempted = design.attempts > 0
     agent, task = attempted.nonzero()
-    eta = alpha[:, None] + beta[:, None] * tasks.length + tasks.residual
+    eta = alpha[:, None] + beta[:, None] * tasks.equivalent_length
     if tasks.log_discrimination is not None:
         eta = eta * pt.exp(tasks.log_discrimination)
+    logit_lapse = _add_lapses(priors, options)
     pm.CustomDist(
         "successes",
         eta[agent, task],
+        pt.full((agent.size,), -np.inf) if logit_lapse is None else logit_lapse[agent],
+        priors.phi.to_pymc("phi") if options.is_overdispersed else np.inf,
         design.attempts[attempted],
-        logp=_binomial_log_probability,
-        random=_draw_binomial,
+        logp=_beta_binomial if options.is_overdispersed else _binomial,
+        random=_draw_successes,
         observed=scored_successes(design, options)[attempted],
-        class_name="Binomial",
+        class_name="BetaBinomial" if options.is_overdispersed else "Binomial",
         dims="cell",
     )
 
 
-def _binomial_log_probability(k: Tensor, eta: Tensor, n: Tensor) -> Tensor:
-    """Return the binomial in logits: for fractional k too, and far out where pm.Binomial ends."""
-    log_ways = pt.gammaln(n + 1) - pt.gammaln(k + 1) - pt.gammaln(n - k + 1)
-    return k * eta - n * pt.softplus(eta) + log_ways
+def _add_lapses(priors: HorizonPriors, options: HorizonOptions) -> Tensor | None:
+    if not options.lapses:
+        return None
+    mu, sigma = (getattr(priors, name).to_pymc(name) for name in ("mu_lapse", "sigma_lapse"))
+    return pm.Normal("logit_lapse", mu, sigma, dims="agent")
 
 
-def _draw_binomial(
-    eta: np.ndarray, n: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
+def _log_ways(k: Tensor, n: Tensor) -> Tensor:
+    return pt.gammaln(n + 1) - pt.gammaln(k + 1) - pt.gammaln(n - k + 1)
+
+
+def _binomial(k: Tensor, eta: Tensor, logit_lapse: Tensor, phi: Tensor, n: Tensor) -> Tensor:
+    """Return the binomial in logits: for fractional k too, and far out where pm.Binomial ends.
+
+    With a lapse l, success has the probability (1 - l) logistic(eta), failure l + (1 - l)
+    logistic(-eta).
+    """
+    log_lapse, log_rest = -pt.softplus(-logit_lapse), -pt.softplus(logit_lapse)
+    success = log_rest - pt.softplus(-eta)
+    failure = pt.logaddexp(log_lapse, log_rest - pt.softplus(eta))
+    return k * success + (n - k) * failure + _log_ways(k, n)
+
+
+def _beta_binomial(k: Tensor, eta: Tensor, logit_lapse: Tensor, phi: Tensor, n: Tensor) -> Tensor:
+    """Return the beta-binomial with mean p and precision phi."""
+    lapse = pt.sigmoid(logit_lapse)
+    a = phi * (1 - lapse) * pt.sigmoid(eta)
+    b = phi * (lapse + (1 - lapse) * pt.sigmoid(-eta))
+    rising = pt.gammaln(a + k) - pt.gammaln(a) + pt.gammaln(b + n - k) - pt.gammaln(b)
+    return rising - pt.gammaln(phi + n) + pt.gammaln(phi) + _log_ways(k, n)
+
+
+def _draw_successes(
+    eta: np.ndarray,
+    logit_lapse: np.ndarray,
+    phi: np.ndarray,
+    n: np.ndarray,
+    rng: np.random.Generator,
+    size: tuple[int, ...],
 ) -> np.ndarray:
-    return rng.binomial(n.astype(int), expit(eta), size).astype(float)
+    return draw_successes(expit(-logit_lapse) * expit(eta), n, phi, rng, size)

@@ -15,6 +15,7 @@ from tidegauge.horizon.model.observations import (
     group_index,
     groups_of,
     in_joint_prior,
+    prior_length,
     trend_years,
 )
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
@@ -27,25 +28,23 @@ def add_agents(
     design: Design, priors: HorizonPriors, options: HorizonOptions
 ) -> tuple[Tensor, Tensor]:
     """Add alpha and beta of each agent, with the priors that the options name."""
-    if options.pooling == "none" and options.trend == "none":
-        alpha = priors.alpha.to_pymc("alpha", dims="agent")
-        return alpha, priors.beta.to_pymc("beta", dims="agent")
-    pooled = options.pooling != "none"
     beta = (
         _add_pooled_slopes(design, priors, options)
-        if pooled
+        if options.pools_slopes
         else priors.beta.to_pymc("beta", dims="agent")
     )
-    log2_horizon = _add_trend(priors, options, trend_years(design, options))
-    if groups_of(design, options):
-        log2_horizon = log2_horizon + _add_group_effects("horizon", design, priors, options)
-    # A horizon is -alpha / beta: given beta, a normal horizon is a normal alpha.
-    centre = -beta * log2_horizon
-    spread = -beta * priors.sigma_horizon.to_pymc("sigma_horizon")
-    if not pooled:
-        joint = in_joint_prior(design, options)
-        centre = pt.switch(joint, centre, priors.alpha.mu)
-        spread = pt.switch(joint, spread, priors.alpha.sd)
+    # Its own prior is one of the logit alpha + beta m at a task of m log2 minutes.
+    centre = priors.alpha.mu - beta * prior_length(design, options)
+    spread = pt.full((len(design.agents),), priors.alpha.sd)
+    joint = in_joint_prior(design, options)
+    if joint.any():
+        log2_horizon = _add_trend(priors, options, trend_years(design, options))
+        if groups_of(design, options):
+            log2_horizon = log2_horizon + _add_group_effects("horizon", design, priors, options)
+        # A horizon is -alpha / beta: given beta, a normal horizon is a normal alpha.
+        centre = pt.switch(joint, -beta * log2_horizon, centre)
+        sigma = priors.sigma_horizon.to_pymc("sigma_horizon")
+        spread = pt.switch(joint, -beta * sigma, spread)
     return pm.Normal("alpha", centre, spread, dims="agent"), beta
 
 

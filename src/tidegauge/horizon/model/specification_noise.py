@@ -1,6 +1,6 @@
 """Noise of human times in the PyMC specification: densities, survival and interval probabilities.
 
-Each kind has median 0 and scale 1 in units of sigma_human; ``z`` is always so standardised.
+Each kind has mean 0 and scale 1 in units of sigma_human; ``z`` is always so standardised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable as Tensor
 
-from tidegauge.horizon.model.human_noise import GUMBEL_MEDIAN, GUMBEL_SD
+from tidegauge.horizon.model.human_noise import GUMBEL_MEAN, GUMBEL_SD
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _NEGLIGIBLE = 39.0  # exp(-39) is below the rounding of a double
@@ -86,7 +86,7 @@ class StudentNoise:
 
 
 class WeibullNoise:
-    """Weibull durations with median 2 ** mu_task: e = (ln E - ln ln 2) / sd, E ~ Exponential(1)."""
+    """Weibull durations of geometric mean 2 ** mu_task: e is a standardised ln Exponential(1)."""
 
     def observe(self, name: str, centre: Tensor, scale: Tensor, **observed: Any) -> Tensor:
         """Add observed log2 durations to the model."""
@@ -102,23 +102,23 @@ class WeibullNoise:
 
     def log_survival(self, z: Tensor) -> Tensor:
         """Return log P(e > z)."""
-        return -pt.exp(GUMBEL_SD * z + GUMBEL_MEDIAN)
+        return -pt.exp(GUMBEL_SD * z + GUMBEL_MEAN)
 
     def log_interval(self, low: Tensor, high: Tensor) -> Tensor:
         """Return log P(low <= e < high)."""
-        at_low = pt.exp(GUMBEL_SD * low + GUMBEL_MEDIAN)
+        at_low = pt.exp(GUMBEL_SD * low + GUMBEL_MEAN)
         return -at_low + _log1mexp(at_low * pt.expm1(GUMBEL_SD * (high - low)))
 
 
 def _log_weibull_density(log2: Tensor, centre: Tensor, scale: Tensor) -> Tensor:
-    log_exponential = GUMBEL_SD * (log2 - centre) / scale + GUMBEL_MEDIAN
+    log_exponential = GUMBEL_SD * (log2 - centre) / scale + GUMBEL_MEAN
     return log_exponential - pt.exp(log_exponential) + math.log(GUMBEL_SD) - pt.log(scale)
 
 
 def _draw_log_weibull(
     centre: np.ndarray, scale: np.ndarray, rng: np.random.Generator, size: tuple[int, ...]
 ) -> np.ndarray:
-    noise = (np.log(rng.exponential(size=size)) - GUMBEL_MEDIAN) / GUMBEL_SD
+    noise = (np.log(rng.exponential(size=size)) - GUMBEL_MEAN) / GUMBEL_SD
     return np.asarray(centre + scale * noise)
 
 

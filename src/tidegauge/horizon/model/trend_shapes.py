@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
+import scipy  # loads scipy.special when it is first used: `--help` needs no trend
 
 from tidegauge.arrays import FloatArray
 
@@ -40,6 +40,11 @@ class TrendShape:
     def coefficients(self) -> tuple[str, ...]:
         """All coefficients, the level first."""
         return ("trend_level", *self.terms)
+
+    @property
+    def linear(self) -> tuple[str, ...]:
+        """The coefficients in which it is linear; they come before those that bend it."""
+        return tuple(name for name in self.coefficients if name not in self.bending)
 
 
 TREND_SHAPES: Mapping[str, TrendShape] = {
@@ -64,7 +69,11 @@ class Functions(NamedTuple):
     softplus: Callable[[Any], Any]
 
 
-NUMPY = Functions(exp=np.exp, logistic=expit, softplus=lambda u: np.logaddexp(0, u))
+def _expit(u: Any) -> Any:
+    return scipy.special.expit(u)
+
+
+NUMPY = Functions(exp=np.exp, logistic=_expit, softplus=lambda u: np.logaddexp(0, u))
 
 
 def trend_columns(
@@ -124,10 +133,10 @@ def trend_slope(shape: str, coefficients: Mapping[str, Any], years: FloatArray) 
     if shape == "quadratic":
         slope = slope + c["trend_bend"] * years
     elif shape == "kink":
-        slope = slope + c["trend_change"] * expit((years - c["trend_kink"]) / HINGE_YEARS)
+        slope = slope + c["trend_change"] * _expit((years - c["trend_kink"]) / HINGE_YEARS)
     elif shape == "logistic":
         steepness = 4 * c["trend_rate"] / np.exp(c["trend_log_height"])
-        done = expit(steepness * (years - c["trend_middle"]))
+        done = _expit(steepness * (years - c["trend_middle"]))
         slope = slope * 4 * done * (1 - done)
     return slope
 

@@ -1,12 +1,9 @@
 """Coordinates in which the posterior is nearly a standard normal; an exact change of variables.
 
-Lengths, residuals and log discriminations are trees (`tree`): conditional means plus innovations,
-given pseudo-observations of the tasks (`task_evidence`). An agent is the pair (its logit at its
-pivot, the difficulty where its runs are informative; s with beta = -log(1 + exp(s)), a logarithm
-where the slope is flat and the slope itself where it is steep); all pairs together are a centre
-plus a triangular matrix times innovations, from their marginal precision at the expansion point.
-Horizons with a shared prior and levels of groups are partially centred (`agent_levels`). What is
-constant in all this comes from `expansion`; docs/coordinates.md has the equations.
+Agents come first, slopes before levels (`agents`), with what they share (`links`); then the tasks'
+equivalent lengths given the agents, and lengths given those (`lengths`); log discriminations are a
+tree of their own, lapses lie about their mean. What is constant in all this comes from
+`expansion`; docs/coordinates.md has the equations.
 """
 
 from __future__ import annotations
@@ -20,177 +17,70 @@ from tidegauge.horizon.density.buffer import read_data, read_expansion
 from tidegauge.horizon.density.jit import jit
 from tidegauge.horizon.density.joint import log_density
 from tidegauge.horizon.model.parameters import (
-    ALPHA,
     LOG_DISCRIMINATION,
-    LOG_SLOPE,
-    MU_FAMILY,
-    MU_GLOBAL,
+    LOGIT_LAPSE,
+    MU_LAPSE,
     MU_SLOPE,
-    MU_TASK,
-    RESIDUAL,
-    RESIDUAL_FAMILY,
     SIGMA_DISCRIMINATION,
-    SIGMA_FAMILY,
-    SIGMA_GLOBAL,
-    SIGMA_RESIDUAL_FAMILY,
-    SIGMA_RESIDUAL_TASK,
+    SIGMA_LAPSE,
 )
-from tidegauge.horizon.sampler.agent_levels import (
-    groups_backward,
-    groups_forward,
-    horizons_backward,
-    horizons_forward,
+from tidegauge.horizon.sampler.agents import (
+    AgentWork,
+    agents_backward,
+    agents_forward,
+    new_agent_work,
 )
-from tidegauge.horizon.sampler.task_evidence import (
-    TaskTerms,
-    observe_lengths,
-    observe_lengths_backward,
-    regress_logits_backward,
+from tidegauge.horizon.sampler.lengths import (
+    TaskWork,
+    lengths_backward,
+    lengths_forward,
+    new_task_work,
 )
 from tidegauge.horizon.sampler.tree import (
+    Levels,
     Places,
     PseudoObservations,
     Tree,
-    TreeWork,
+    new_tree,
     tree_backward,
     tree_forward,
 )
 
 
 class Work(NamedTuple):
-    """The trees of lengths, residuals and log discriminations, and the parts they are made of."""
+    """What the way forward keeps for the way back."""
 
-    lengths: Tree
-    residuals: Tree
+    agents: AgentWork
+    tasks: TaskWork
     sharpness: Tree
-    terms: TaskTerms
 
 
 @jit
-def _shared_forward(z, x, at, expansion, deviation):  # type: ignore[no-untyped-def]
-    """Write the coefficients that agents share: conditional means plus innovations."""
-    shared, pull, root = expansion.shared, expansion.shared_pull, expansion.shared_root
-    log_determinant = 0.0
-    for i in range(shared.size):
-        value = shared[i]
-        for j in range(deviation.size):
-            value += pull[i, j] * deviation[j]
-        for j in range(i, shared.size):
-            value += root[i, j] * z[at[MU_SLOPE] + j]
-        x[at[MU_SLOPE] + i] = value
-        log_determinant += math.log(root[i, i])
-    return log_determinant
-
-
-@jit
-def _shared_backward(gx, gz, at, expansion, by_pair):  # type: ignore[no-untyped-def]
-    shared, pull, root = expansion.shared, expansion.shared_pull, expansion.shared_root
-    for i in range(shared.size):
-        gz[at[MU_SLOPE] + i] = 0
-    for i in range(shared.size):
-        g = gx[at[MU_SLOPE] + i]
-        for j in range(by_pair.size):
-            by_pair[j] += g * pull[i, j]
-        for j in range(i, shared.size):
-            gz[at[MU_SLOPE] + j] += root[i, j] * g
-
-
-@jit
-def _softplus(s):  # type: ignore[no-untyped-def]
-    return max(s, 0.0) + math.log1p(math.exp(-abs(s)))
-
-
-@jit
-def _agents_forward(z, x, at, expansion):  # type: ignore[no-untyped-def]
-    """Write the agents of `z` into `x`; return their deviations and the log determinant."""
-    pivot, center, root = expansion.pivot, expansion.center, expansion.root
-    n = pivot.size
-    deviation = np.zeros(2 * n)
-    log_determinant = 0.0
-    for i in range(2 * n):
-        log_determinant += math.log(root[i, i])
-        for j in range(i, 2 * n):
-            deviation[i] += root[i, j] * z[at[ALPHA] + j]
-    for a in range(n):
-        steepness = _softplus(center[n + a] + deviation[n + a])
-        log_slope = math.log(steepness)
-        x[at[LOG_SLOPE] + a] = log_slope
-        x[at[ALPHA] + a] = center[a] + deviation[a] + steepness * pivot[a]
-        log_determinant += math.log(-math.expm1(-steepness)) - log_slope
-    return deviation, log_determinant
-
-
-@jit
-def _agents_backward(x, gx, gz, by_pair, at, expansion):  # type: ignore[no-untyped-def]
-    """Carry the gradient by the agents, and `by_pair` that came through the tasks, back to `z`."""
-    pivot, root = expansion.pivot, expansion.root
-    n = pivot.size
-    for a in range(n):
-        by_alpha, by_log_slope = gx[at[ALPHA] + a], gx[at[LOG_SLOPE] + a]
-        steepness = math.exp(x[at[LOG_SLOPE] + a])
-        steepening = -math.expm1(-steepness)  # derivative of the steepness by s
-        by_pair[a] += by_alpha
-        by_pair[n + a] += steepening * (by_alpha * pivot[a] + (by_log_slope - 1) / steepness)
-        by_pair[n + a] += 1 - steepening  # of the log determinant
-    gz[at[ALPHA] :] = 0
-    for i in range(2 * n):
-        for j in range(i, 2 * n):
-            gz[at[ALPHA] + j] += root[i, j] * by_pair[i]
-
-
-@jit
-def _pseudo_observations(n_tasks):  # type: ignore[no-untyped-def]
-    parts = np.empty((2, n_tasks))
-    return PseudoObservations(parts[0], parts[1])
-
-
-@jit
-def _tree(places, data):  # type: ignore[no-untyped-def]
-    parts = np.empty((3, data.first_task.size))
-    work = TreeWork(parts[0], parts[1], parts[2])
-    return Tree(places, _pseudo_observations(data.source.size), work)
-
-
-@jit
-def _new_work(data):  # type: ignore[no-untyped-def]
-    """Lay out the trees: where their levels and scales lie, and room for their parts."""
-    at = data.at
-    lengths = Places(at[MU_GLOBAL], at[MU_FAMILY], at[MU_TASK], at[SIGMA_GLOBAL], at[SIGMA_FAMILY])
-    has_family = at[RESIDUAL_FAMILY + 1] > at[RESIDUAL_FAMILY]
-    family = at[RESIDUAL_FAMILY] if has_family else -1
-    scales = at[SIGMA_RESIDUAL_FAMILY], at[SIGMA_RESIDUAL_TASK]
-    residuals = Places(-1, family, at[RESIDUAL], scales[0], scales[1])
-    scale = at[SIGMA_DISCRIMINATION]
-    sharpness = Places(-1, -1, at[LOG_DISCRIMINATION], scale, scale)
-    p = np.empty((9, data.source.size))
-    terms = TaskTerms(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8])
-    return Work(_tree(lengths, data), _tree(residuals, data), _tree(sharpness, data), terms)
+def _new_work(data, expansion):  # type: ignore[no-untyped-def]
+    n_families, n_tasks = data.first_task.size - 1, data.source.size
+    places = Places(-1, -1, data.at[LOG_DISCRIMINATION])
+    sharpness = new_tree(places, n_families, n_tasks)
+    return Work(new_agent_work(expansion), new_task_work(data), sharpness)
 
 
 @jit
 def _forward(z, x, data, expansion, work):  # type: ignore[no-untyped-def]
     """Write the centred point of `z` and return the log determinant of the map."""
-    at, first_task, terms = data.at, data.first_task, work.terms
+    at, first_task = data.at, data.first_task
     x[1 : at[MU_SLOPE]] = z[1 : at[MU_SLOPE]]
-    deviation, log_determinant = _agents_forward(z, x, at, expansion)
-    log_determinant += _shared_forward(z, x, at, expansion, deviation)
-    log_determinant += horizons_forward(x, at, data.agents.group, expansion)
-    log_determinant += groups_forward(z, x, data)
-    prior = (data.scalar_priors[0, 0], data.scalar_priors[0, 1])  # of mu_global
-    observe_lengths(x, data, expansion, work.lengths.observed, terms)
-    log_determinant += tree_forward(z, x, work.lengths, first_task, prior)
-    if at[RESIDUAL + 1] > at[RESIDUAL]:
-        observed = work.residuals.observed
-        for t in range(terms.cross.size):
-            given = terms.cross[t] * x[at[MU_TASK] + t]
-            observed.precision[t] = terms.residual_precision[t]
-            observed.information[t] = terms.residual_information[t] - given
-        log_determinant += tree_forward(z, x, work.residuals, first_task, prior)
+    log_determinant = agents_forward(z, x, data, expansion, work.agents)
+    log_determinant += lengths_forward(z, x, data, expansion, work.tasks)
     if at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]:
-        observed, precision = work.sharpness.observed, expansion.sharpness_precision
-        observed.precision[:] = precision
-        observed.information[:] = precision * expansion.sharpness_location
-        log_determinant += tree_forward(z, x, work.sharpness, first_task, prior)
+        tree, precision = work.sharpness, expansion.sharpness_precision
+        tree.observed.precision[:] = precision
+        tree.observed.information[:] = precision * expansion.sharpness_location
+        variance = math.exp(2 * x[at[SIGMA_DISCRIMINATION]])
+        log_determinant += tree_forward(z, tree, first_task, (0.0, 1.0), 0.0, variance)
+        x[at[LOG_DISCRIMINATION] : at[LOG_DISCRIMINATION + 1]] = tree.levels.task
+    sigma = x[at[SIGMA_LAPSE]]
+    for i in range(at[LOGIT_LAPSE], at[LOGIT_LAPSE + 1]):
+        x[i] = x[at[MU_LAPSE]] + math.exp(sigma) * z[i]
+        log_determinant += sigma
     return log_determinant
 
 
@@ -198,30 +88,29 @@ def _forward(z, x, data, expansion, work):  # type: ignore[no-untyped-def]
 def _backward(z, x, gx, gz, data, expansion, work):  # type: ignore[no-untyped-def]
     """Carry the gradient by `x`, and of the log determinant, back to `z`: last step first."""
     at, first_task, n_tasks = data.at, data.first_task, data.source.size
-    by_lengths, by_residuals = _pseudo_observations(n_tasks), _pseudo_observations(n_tasks)
-    by_pair = np.zeros(expansion.center.size)
     gz[:] = gx
+    for i in range(at[LOGIT_LAPSE], at[LOGIT_LAPSE + 1]):
+        spread = math.exp(x[at[SIGMA_LAPSE]])
+        gz[i] = gx[i] * spread
+        gz[at[MU_LAPSE]] += gx[i]
+        gz[at[SIGMA_LAPSE]] += gz[i] * z[i] + 1
     if at[LOG_DISCRIMINATION + 1] > at[LOG_DISCRIMINATION]:
-        constant = _pseudo_observations(n_tasks)  # their gradient goes nowhere
-        tree_backward(z, x, gx, gz, work.sharpness, first_task, constant)
-    if at[RESIDUAL + 1] > at[RESIDUAL]:
-        tree_backward(z, x, gx, gz, work.residuals, first_task, by_residuals)
-        for t in range(n_tasks):
-            gx[at[MU_TASK] + t] -= by_residuals.information[t] * work.terms.cross[t]
-    tree_backward(z, x, gx, gz, work.lengths, first_task, by_lengths)
-    observe_lengths_backward(x, gz, data, expansion, work.terms, by_lengths)
-    regress_logits_backward(x, gx, at, expansion, work.terms, by_lengths, by_residuals)
-    groups_backward(z, x, gx, gz, data)
-    _shared_backward(gx, gz, at, expansion, by_pair)
-    horizons_backward(x, gx, gz, at, data.agents.group, expansion)
-    _agents_backward(x, gx, gz, by_pair, at, expansion)
+        variance, parts = math.exp(2 * x[at[SIGMA_DISCRIMINATION]]), np.empty((2, n_tasks))
+        by = Levels(
+            np.zeros(first_task.size), gx[at[LOG_DISCRIMINATION] : at[LOG_DISCRIMINATION + 1]]
+        )
+        constant = PseudoObservations(parts[0], parts[1])  # their gradient goes nowhere
+        _, by_scale = tree_backward(z, gz, work.sharpness, first_task, 0.0, variance, by, constant)
+        gz[at[SIGMA_DISCRIMINATION]] += by_scale
+    lengths_backward(z, x, gx, gz, data, expansion, work.tasks)
+    agents_backward(z, x, gx, gz, data, expansion, work.agents)
 
 
 @jit
 def whitened_log_density(z, gz, buffer):  # type: ignore[no-untyped-def]
     """Return the log density at whitened `z` and write its gradient."""
     data, expansion = read_data(buffer), read_expansion(buffer)
-    work = _new_work(data)
+    work = _new_work(data, expansion)
     x, gx = np.empty(z.size), np.empty(z.size)
     log_determinant = _forward(z, x, data, expansion, work)
     logp = log_density(x, gx, buffer)
@@ -233,6 +122,6 @@ def whitened_log_density(z, gz, buffer):  # type: ignore[no-untyped-def]
 def map_all(z, x, buffer):  # type: ignore[no-untyped-def]
     """Write the centred point of every row of `z` into `x`."""
     data, expansion = read_data(buffer), read_expansion(buffer)
-    work = _new_work(data)
+    work = _new_work(data, expansion)
     for i in range(z.shape[0]):
         _forward(z[i], x[i], data, expansion, work)

@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.linalg import splu
-from scipy.special import expit, log_ndtr
+from scipy.special import digamma, expit, log_ndtr
 
-from tidegauge.arrays import FloatArray
+from tidegauge.arrays import FloatArray, IntArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.buffer import Expansion
-from tidegauge.horizon.model.human_noise import GUMBEL_MEDIAN, GUMBEL_SD, noise_sd
+from tidegauge.horizon.model.human_noise import GUMBEL_MEAN, GUMBEL_SD, noise_sd
 from tidegauge.horizon.model.observations import (
     failed_runs,
     human_runs,
@@ -26,13 +25,8 @@ from tidegauge.horizon.model.observations import (
     source_index,
 )
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
-from tidegauge.horizon.model.parameters import MU_FAMILY, MU_SLOPE, Point, layout_of, unpack
-from tidegauge.horizon.sampler.expansion_agents import (
-    AgentPriors,
-    agent_levels_at,
-    agent_priors_at,
-    inverse_root,
-)
+from tidegauge.horizon.model.parameters import Point, layout_of, unpack
+from tidegauge.horizon.sampler.expansion_agents import Pairs, expand_agents, pairs_at
 
 _LONGEST_STEP = 2.0  # of one Newton step, log2 minutes or logits: it is only a shape
 _LEAST = 1e-9  # precision, in place of none
@@ -52,23 +46,18 @@ class Reference(NamedTuple):
 class _Curvature:
     """Second-order terms of the agents' runs at the reference.
 
-    Per task: of length and length (`length`), residual and residual (`residual`), both (`both`);
-    the residuals' and lengths' slopes. Per task and agent: the logits' weights, weights times
-    logits, and slopes. `cross` (2, task, pair): of tasks and the agents' pairs. Precision of the
-    pairs given the tasks: from their runs (`runs`), and with their priors (`own`).
+    Per task: precision and slope of the equivalent length. Per task and agent: the logits'
+    weights, weights times logits, and slopes. `cross` (task, pair): of equivalent lengths and the
+    agents' pairs. `runs`: precision of the pairs from their runs, given the tasks.
     """
 
     length: FloatArray
-    residual: FloatArray
-    both: FloatArray
     length_slope: FloatArray
-    residual_slope: FloatArray
     logit_weight: FloatArray
     weighted_logit: FloatArray
     logit_slope: FloatArray
     cross: FloatArray
     runs: FloatArray
-    own: FloatArray
     sharpness: FloatArray
     sharpness_slope: FloatArray
 
@@ -77,49 +66,31 @@ def reference_at(
     design: Design, priors: HorizonPriors, options: HorizonOptions, x: FloatArray
 ) -> Reference:
     """Expand the likelihood to second order about a point of the unconstrained vector."""
-    layout = layout_of(design, options)
-    point = _moderate(unpack(x, layout))
-    n_tasks = len(design.tasks)
-    residual = np.zeros(n_tasks) if point.residual is None else point.residual
-    seen, agents = _look_at_runs(design, priors, options, point, residual)
+    point = _moderate(unpack(x, layout_of(design, options)))
+    seen, pairs = _look_at_runs(design, options, point)
     human_count, human_mean = _human_moments(design, options, point)
-    tau = 1 / _residual_variance(point) if options.has_residual else 1.0
     # One Newton step from the reference, for each task the same share of it, so that it is short.
-    share = seen.both / (seen.residual + tau)
-    steps = [
-        _step(
-            seen.length_slope - share * (seen.residual_slope - tau * residual),
-            seen.length - share * seen.both,
-        ),
-        _step(seen.residual_slope, seen.residual),
-    ]
-    calm = np.minimum(
-        1.0,
-        _LONGEST_STEP / np.maximum(_LEAST, np.abs(steps[: 1 + options.has_residual]).max(axis=0)),
-    )
+    step = np.abs(_step(seen.length_slope, seen.length))
+    calm = np.minimum(1.0, _LONGEST_STEP / np.maximum(_LEAST, step))
     sharpness_step = _step(seen.sharpness_slope, seen.sharpness)
     log_sharpness = 0 if point.log_discrimination is None else point.log_discrimination
-    shared = slice(layout.starts[MU_SLOPE], layout.starts[MU_FAMILY])
-    explained = _explained(design, priors, options, point, seen, human_count)
-    levels, moved = agent_levels_at(design, options, point, agents, seen.runs - explained)
-    marginal = moved.T @ (seen.own - explained) @ moved
+    runs = seen.runs - _explained(design, priors, options, point, seen, human_count)
+    agents: dict[str, Any] = expand_agents(design, priors, options, point, pairs, runs)
     expansion = Expansion(
         human_count=human_count,
         human_mean=human_mean,
-        residual_precision=np.full(n_tasks, tau),
         sharpness_precision=seen.sharpness,
         sharpness_location=log_sharpness + np.clip(sharpness_step, -_LONGEST_STEP, _LONGEST_STEP),
-        pivot=agents.pivot,
-        center=agents.center,
         logit_weight=seen.logit_weight,
         weighted_logit=seen.weighted_logit + calm[:, None] * seen.logit_slope,
-        root=inverse_root(marginal),
-        shared=x[shared],
-        shared_pull=agents.shared_pull @ moved,
-        shared_root=agents.shared_root,
-        **levels,
+        **agents,
     )
-    return Reference(x, Expansion(*map(_rounded, expansion)))
+    return Reference(x, _rounded_all(expansion))
+
+
+def _rounded_all(parts: Any) -> Any:
+    """Round every array of a named tuple, and of those in it."""
+    return type(parts)(*(_rounded_all(p) if isinstance(p, tuple) else _rounded(p) for p in parts))
 
 
 def _rounded(values: FloatArray) -> FloatArray:
@@ -137,59 +108,58 @@ def _moderate(point: Point) -> Point:
     return replace(point, **scales)
 
 
-def _residual_variance(point: Point) -> float:
-    total = 0.0
-    for scale in (point.sigma_residual_family, point.sigma_residual_task):
-        total += 0.0 if scale is None else float(scale) ** 2
-    return total
-
-
 def _step(slope: FloatArray, precision: FloatArray) -> FloatArray:
     return slope / np.maximum(precision, _LEAST)
 
 
 def _look_at_runs(
-    design: Design,
-    priors: HorizonPriors,
-    options: HorizonOptions,
-    point: Point,
-    residual: FloatArray,
-) -> tuple[_Curvature, AgentPriors]:
-    """Return the second-order terms of the agents' runs and of their priors."""
-    mu_task, slope = point.mu_task, point.beta[:, None]
-    sharp = np.ones(mu_task.size)
+    design: Design, options: HorizonOptions, point: Point
+) -> tuple[_Curvature, Pairs]:
+    """Return the second-order terms of the agents' runs, and the agents' pairs."""
+    length, slope = point.equivalent_length, point.beta[:, None]
+    sharp = np.ones(length.size)
     if point.log_discrimination is not None:
         sharp = np.exp(point.log_discrimination)
-    eta = sharp * (point.alpha[:, None] + slope * mu_task + residual)
-    win = expit(eta)
-    weight = design.attempts * win * (1 - win)
-    left = scored_successes(design, options) - design.attempts * win
+    eta = sharp * (point.alpha[:, None] + slope * length)
+    weight, left = _cell_terms(design, options, point, eta)
     curvature = weight * sharp**2
     total = curvature.sum(axis=1)
-    typical = np.full(total.size, mu_task.mean())
-    pivot = np.divide(curvature @ mu_task, total, out=typical, where=total > _LEAST)
-    agents = agent_priors_at(design, priors, options, point, pivot)
-    # Derivative of a logit by s.
-    by_s = -agents.steepening[:, None] * (mu_task - pivot[:, None])
-    runs = _run_precision(curvature, by_s)
-    pairs = np.concatenate([curvature, curvature * by_s]).T
-    sloped = np.concatenate([curvature * slope, curvature * slope * by_s]).T
+    typical = np.full(total.size, length.mean())
+    pivot = np.divide(curvature @ length, total, out=typical, where=total > _LEAST)
+    pairs = pairs_at(point, pivot)
+    by_s = -pairs.steepening[:, None] * (length - pivot[:, None])  # derivative of a logit by s
     seen = _Curvature(
         length=(curvature * slope**2).sum(axis=0),
-        residual=curvature.sum(axis=0) * options.has_residual,
-        both=(curvature * slope).sum(axis=0) * options.has_residual,
         length_slope=(slope * sharp * left).sum(axis=0),
-        residual_slope=(sharp * left).sum(axis=0),
         logit_weight=curvature.T,
         weighted_logit=(curvature * eta / sharp).T,
         logit_slope=(sharp * left).T,
-        cross=np.stack([sloped, pairs * options.has_residual]),
-        runs=runs,
-        own=agents.precision + runs,
+        cross=np.concatenate([curvature * slope, curvature * slope * by_s]).T,
+        runs=_run_precision(curvature, by_s),
         sharpness=(weight * eta**2).sum(axis=0),
         sharpness_slope=(left * eta).sum(axis=0),
     )
-    return seen, agents
+    return seen, pairs
+
+
+def _cell_terms(
+    design: Design, options: HorizonOptions, point: Point, eta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the information about eta in each cell, about as it is, and the exact slope."""
+    n, k = design.attempts, scored_successes(design, options)
+    won, lost = expit(eta), expit(-eta)
+    lapse = 0.0 if point.logit_lapse is None else expit(point.logit_lapse)[:, None]
+    p = np.maximum((1 - lapse) * won, np.finfo(float).tiny)
+    q = np.maximum(lapse + (1 - lapse) * lost, np.finfo(float).tiny)
+    steep = (1 - lapse) * won * lost  # derivative of p by eta
+    weight = n * steep * (steep / p / q)
+    if point.phi is None:
+        return weight, k * (steep / p) - (n - k) * (steep / q)
+    phi = float(point.phi)
+    rising = digamma(phi * p + k) - digamma(phi * p)
+    falling = digamma(phi * q + n - k) - digamma(phi * q)
+    # Runs that are alike tell less: their number over the design effect.
+    return weight / (1 + np.maximum(n - 1, 0) / (1 + phi)), phi * steep * (rising - falling)
 
 
 def _run_precision(curvature: FloatArray, by_s: FloatArray) -> FloatArray:
@@ -214,69 +184,58 @@ def _explained(
     """Return what the agents' pairs lose of their precision because the tasks are unknown.
 
     The tasks' own precision is a tree: families in a root, tasks in families, each task's length
-    and residual tied by the runs. It is sparse, and so is its factor.
+    and residual tied by the runs, all estimates by their bias. It is sparse, and so is its factor.
     """
     n_tasks, n_families = len(design.tasks), len(design.families)
-    family, task = 1 + design.task_family, 1 + n_families + np.arange(n_tasks)
-    of_global, of_family = float(point.sigma_global) ** -2, float(point.sigma_family) ** -2
     sigma = np.asarray(point.sigma_human)
     sigma = sigma[source_index(design, options)] if sigma.ndim else sigma
-    estimates = np.bincount(design.estimate_task, minlength=n_tasks)
-    data = human_count * sigma**-2 + estimates * float(point.sigma_estimate) ** -2
-    ones_f, ones_t = np.ones(n_families), np.ones(n_tasks)
-    families = 1 + np.arange(n_families)
+    estimated = np.bincount(design.estimate_task, minlength=n_tasks)
+    by_estimate = estimated * float(point.sigma_estimate) ** -2
+    people = human_count * sigma**-2 + by_estimate
+    families, tasks = 1 + np.arange(n_families), 1 + n_families + np.arange(n_tasks)
     root = np.zeros(n_families, dtype=np.int64)
     entries: list[tuple[Any, ...]] = [
-        ([0], [0], [priors.mu_global.sd**-2 + n_families * of_global]),
-        (families, families, of_global * ones_f),
-        (families, root, -of_global * ones_f),
-        (root, families, -of_global * ones_f),
-        (family, family, of_family * ones_t),
-        (family, task, -of_family * ones_t),
-        (task, family, -of_family * ones_t),
-        (task, task, of_family + data + seen.length),
+        _tied(families, root, float(point.sigma_global) ** -2),
+        _tied(tasks, families[design.task_family], float(point.sigma_family) ** -2),
+        ([0], [0], [priors.mu_global.sd**-2]),
+        (tasks, tasks, people + seen.length),
     ]
     size = 1 + n_families + n_tasks
-    cross = np.zeros((size, seen.own.shape[0]))
-    cross[task] = seen.cross[0]
-    if options.has_residual:
-        rest, entries_of_rest, size = _residual_entries(design, point, seen, task, size)
-        entries += entries_of_rest
-        cross = np.concatenate([cross, np.zeros((size - cross.shape[0], cross.shape[1]))])
-        cross[rest] = seen.cross[1]
+    seen_as = [tasks]
+    if point.sigma_residual_task is not None:
+        rest = size + np.arange(n_tasks)
+        size += n_tasks
+        of_task = float(point.sigma_residual_task) ** -2
+        entries += [(i, j, seen.length) for i, j in ((rest, rest), (rest, tasks), (tasks, rest))]
+        seen_as.append(rest)
+        if point.sigma_residual_family is None:
+            entries.append((rest, rest, np.full(n_tasks, of_task)))
+        else:
+            levels = size + np.arange(n_families)
+            size += n_families
+            entries.append(_tied(rest, levels[design.task_family], of_task))
+            of_family = np.full(n_families, float(point.sigma_residual_family) ** -2)
+            entries.append((levels, levels, of_family))
+    if point.delta_estimate is not None:
+        bias = np.full(n_tasks, size)
+        size += 1
+        entries += [(bias, tasks, by_estimate), (tasks, bias, by_estimate)]
+        entries.append((bias[:1], bias[:1], [by_estimate.sum() + priors.delta_estimate.sd**-2]))
+    cross = np.zeros((size, seen.cross.shape[1]))
+    for places in seen_as:
+        cross[places] = seen.cross
     i, j, value = (np.concatenate([np.asarray(entry[k]) for entry in entries]) for k in range(3))
     precision = coo_array((value, (i, j)), shape=(size, size)).tocsc()
     explained: FloatArray = cross.T @ splu(precision).solve(cross)
     return explained
 
 
-def _residual_entries(
-    design: Design, point: Point, seen: _Curvature, task: NDArray[np.int64], size: int
-) -> tuple[NDArray[np.int64], list[tuple[Any, ...]], int]:
-    """Return the residuals' places, their entries of the tasks' precision, and its new size."""
-    n_tasks = task.size
-    rest = size + np.arange(n_tasks, dtype=np.int64)
-    size += n_tasks
-    assert point.sigma_residual_task is not None
-    of_task = float(point.sigma_residual_task) ** -2
-    entries: list[tuple[Any, ...]] = [
-        (rest, rest, of_task + seen.residual),
-        (rest, task, seen.both),
-        (task, rest, seen.both),
-    ]
-    if point.sigma_residual_family is not None:
-        of_family = float(point.sigma_residual_family) ** -2
-        family = size + design.task_family
-        families = size + np.arange(len(design.families))
-        size += len(design.families)
-        ones = np.ones(n_tasks)
-        entries += [
-            (families, families, of_family * np.ones(families.size)),
-            (family, family, of_task * ones),
-            (rest, family, -of_task * ones),
-            (family, rest, -of_task * ones),
-        ]
-    return rest, entries, size
+def _tied(child: IntArray, parent: IntArray, precision: float) -> tuple[Any, ...]:
+    """Return the entries of a precision matrix by which each child lies about its parent."""
+    ones = np.full(child.size, precision)
+    rows = np.concatenate([child, parent, child, parent])
+    columns = np.concatenate([child, parent, parent, child])
+    return rows, columns, np.concatenate([ones, ones, -ones, -ones])
 
 
 def _human_moments(
@@ -318,7 +277,7 @@ def _run_terms(
         weight = (nu + 1) / (nu + e**2)
         return weight, weight * e
     if options.noise == "weibull":
-        up = np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEDIAN, 30.0))
+        up = np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEAN, 30.0))
         return GUMBEL_SD**2 * np.maximum(up, 0.3), GUMBEL_SD * (up - 1)
     return np.ones_like(e), e
 
@@ -326,7 +285,7 @@ def _run_terms(
 def _failed_terms(options: HorizonOptions, e: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the same of censored runs."""
     if options.noise == "weibull":
-        up = np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEDIAN, 30.0))
+        up = np.exp(np.minimum(GUMBEL_SD * e + GUMBEL_MEAN, 30.0))
         return GUMBEL_SD**2 * np.maximum(up, 0.03), GUMBEL_SD * up
     near = np.clip(e, -30.0, 30.0)
     hazard = np.exp(-0.5 * near**2 - _HALF_LOG_2PI - log_ndtr(-near))

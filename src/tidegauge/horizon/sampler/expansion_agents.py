@@ -1,209 +1,278 @@
-"""Priors of the agents, expanded to second order about a point.
-
-An agent's prior is its own, or shared: then its log2 horizon lies about a trend and its log slope
-about a mean, whose coefficients are unknown too. Given the agents those are nearly Gaussian, so
-they are conditioned on the agents, and integrated out of the agents' own precision.
-"""
+"""The agents' part of the coordinates' constants: priors expanded to second order, and links."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
-from tidegauge.arrays import FloatArray
+from tidegauge.arrays import BoolArray, FloatArray, IntArray
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.density.agents import trend_terms
-from tidegauge.horizon.density.buffer import (
-    NOT_IN_TREND,
+from tidegauge.horizon.density.buffer import NOT_IN_TREND, Link
+from tidegauge.horizon.model.observations import (
+    group_index,
+    groups_of,
+    in_joint_prior,
+    prior_length,
+    trend_years,
 )
-from tidegauge.horizon.model.observations import group_index, in_joint_prior, trend_years
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
-from tidegauge.horizon.model.parameters import (
-    BLOCKS,
-    MU_FAMILY,
-    TREND_LEVEL,
-    Layout,
-    Point,
-    layout_of,
-    prior_of,
-)
+from tidegauge.horizon.model.parameters import Layout, Point, layout_of, prior_of
 from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
+
+_VARIANCES = (1e-8, 1e4)  # of values as runs tell them: beyond, nothing changes but rounding
+_FARTHEST = 6.0  # log2 minutes or logs: how far runs alone may lie from runs and prior together
+_LEAST_KNOWN = 0.04  # precision of a logit by its runs: none at all would be no shape
+
+
+class _Shared(NamedTuple):
+    """A shared prior at the expansion point: its means, their derivatives, and its own prior."""
+
+    mean: FloatArray
+    basis: FloatArray
+    prior_mean: FloatArray
+    prior_sd: FloatArray
+    is_bending: BoolArray  # by coefficient
+    is_group: BoolArray
+    sd: float
 
 
 @dataclass(frozen=True)
-class AgentPriors:
-    """Priors of the agents' pairs (logit at pivot, s of the slope), and what they share.
+class Pairs:
+    """The agents' pairs (logit at pivot, s of the slope) at the expansion point.
 
     Attributes
     ----------
-    precision : ndarray, shape (2 agents, 2 agents)
-        Of the pairs, with what they share integrated out.
+    pivot, steepness, logit : ndarray, shape (agent,)
     steepening : ndarray, shape (agent,)
         Derivative of -beta by s, where beta = -log(1 + exp(s)).
-    pivot, center, shared_pull, shared_root
-        As in `Expansion`.
-    joint, trend : ndarray, shape (agent,)
-        Whose horizon has the shared prior, and where that lies.
-    horizon : ndarray, shape (agent, 2 agents)
-        Derivative of the log2 horizons by the pairs.
     """
 
-    precision: FloatArray
     pivot: FloatArray
-    center: FloatArray
+    steepness: FloatArray
     steepening: FloatArray
-    shared_pull: FloatArray
-    shared_root: FloatArray
-    joint: NDArray[np.bool_]
-    trend: FloatArray
-    horizon: FloatArray
+    logit: FloatArray
+
+    @property
+    def center(self) -> FloatArray:
+        """All logits, then all s."""
+        return np.concatenate([self.logit, self.steepness + np.log(self.steepening)])
+
+    @property
+    def horizon(self) -> FloatArray:
+        """Log2 horizons."""
+        return self.pivot + self.logit / self.steepness
 
 
-def agent_priors_at(
-    design: Design, priors: HorizonPriors, options: HorizonOptions, point: Point, pivot: FloatArray
-) -> AgentPriors:
-    """Expand the priors of the agents about a point."""
-    n, steep = pivot.size, -point.beta
-    steepening = -np.expm1(point.beta)
-    logit = point.alpha + point.beta * pivot
-    joint = in_joint_prior(design, options)
-    precision = np.zeros((2 * n, 2 * n))
-    # Its own prior: of alpha = logit - beta * pivot, and of beta.
-    alone = np.zeros((n, 2 * n))
-    alone[np.arange(n), np.arange(n)] = 1
-    alone[np.arange(n), n + np.arange(n)] = steepening * pivot
-    precision += (alone.T * np.where(joint, 0, priors.alpha.sd**-2)) @ alone
-    pooled = point.sigma_slope is not None
-    if not pooled:
-        slopes = np.arange(n, 2 * n)
-        precision[slopes, slopes] += (steepening / priors.beta.sd) ** 2
-    by_shared = _shared_design(design, priors, options, point)
-    shared = np.diag(by_shared.prior_precision)
-    cross = np.zeros((shared.shape[0], 2 * n))
-    # The log2 horizon is pivot + logit / steepness.
-    horizon = np.zeros((n, 2 * n))
-    horizon[np.arange(n), np.arange(n)] = 1 / steep
-    horizon[np.arange(n), n + np.arange(n)] = -logit * steepening / steep**2
-    if point.sigma_horizon is not None:
-        among = _among(design, options, joint, point.sigma_horizon, point.sigma_group_horizon)
-        precision += horizon.T @ among @ horizon
-        shared += by_shared.horizon.T @ among @ by_shared.horizon
-        cross -= by_shared.horizon.T @ among @ horizon
-    if point.sigma_slope is not None:
-        log_slope = np.zeros((n, 2 * n))
-        log_slope[np.arange(n), n + np.arange(n)] = steepening / steep
-        among = _among(design, options, joint, point.sigma_slope, point.sigma_group_slope)
-        precision += log_slope.T @ among @ log_slope
-        shared += by_shared.slope.T @ among @ by_shared.slope
-        cross -= by_shared.slope.T @ among @ log_slope
-    pull = np.asarray(-np.linalg.solve(shared, cross) if shared.size else cross, dtype=np.float64)
-    return AgentPriors(
-        precision=precision + cross.T @ pull,
-        pivot=pivot,
-        center=np.concatenate([logit, steep + np.log(steepening)]),
-        steepening=steepening,
-        shared_pull=pull,
-        shared_root=inverse_root(shared) if shared.size else shared,
-        joint=joint,
-        trend=by_shared.trend,
-        horizon=horizon,
-    )
+def pairs_at(point: Point, pivot: FloatArray) -> Pairs:
+    """Return the agents' pairs of a point."""
+    steepening = np.maximum(-np.expm1(point.beta), 1e-12)
+    return Pairs(pivot, -point.beta, steepening, point.alpha + point.beta * pivot)
 
 
-def agent_levels_at(
-    design: Design, options: HorizonOptions, point: Point, agents: AgentPriors, runs: FloatArray
-) -> tuple[dict[str, FloatArray], FloatArray]:
-    """Return the partial-centring constants by their names in `Expansion`, and how pairs move.
+def expand_agents(
+    design: Design,
+    priors: HorizonPriors,
+    options: HorizonOptions,
+    point: Point,
+    pairs: Pairs,
+    runs: FloatArray,
+) -> dict[str, FloatArray | Link]:
+    """Return the agents' constants by their names in `Expansion`.
 
     Parameters
     ----------
     runs : ndarray, shape (2 agents, 2 agents)
-        Precision of the agents' pairs from their runs, tasks integrated out.
-
-    Returns
-    -------
-    levels : dict of ndarray, shape (agent,)
-    moved : ndarray, shape (2 agents, 2 agents)
-        Jacobian of the pairs by the pairs before they were centred on their groups.
+        Precision of the pairs from their runs, tasks integrated out.
     """
-    n = agents.pivot.size
-    location, of_runs, trend, mean, sd, order = np.zeros((6, n))
-    levels = {
-        "runs_location": location,
-        "runs_variance": of_runs,
-        "trend": trend,
-        "level_mean": mean,
-        "level_sd": sd,
-        "order": order,
+    n = pairs.pivot.size
+    layout = layout_of(design, options)
+    joint = np.flatnonzero(in_joint_prior(design, options))
+    order = np.concatenate([joint, np.setdiff1d(np.arange(n), joint)]).astype(np.int64)
+    slopes = _shared_slopes(design, priors, options, point)
+    horizons = _shared_horizons(design, priors, options, point, layout, joint)
+    levels = _own_levels(design, priors, options, pairs, joint)
+    if horizons is not None:
+        levels += _integrated(_by_horizon(pairs)[joint], horizons)
+    by_log_slope = np.zeros((n, 2 * n))
+    by_log_slope[np.arange(n), n + np.arange(n)] = pairs.steepening / pairs.steepness
+    if slopes is not None:
+        of_slopes = _integrated(by_log_slope, slopes)
+    else:
+        own = np.concatenate([np.zeros(n), (pairs.steepening / priors.beta.sd) ** 2])
+        of_slopes = np.diag(own)
+    places = np.concatenate([order, np.arange(n, 2 * n)])
+    root = sequential(runs + levels + of_slopes, places)
+    center, location = pairs.center, np.empty(0)
+    slope_link, horizon_link = _NO_LINK, _NO_LINK
+    if horizons is not None:
+        told = runs.copy()
+        told[joint, joint] += _LEAST_KNOWN
+        rest = places[joint.size :]
+        given = np.linalg.inv(told[np.ix_(joint, joint)])
+        root[: joint.size] = 0
+        root[: joint.size, joint.size :] = -given @ told[np.ix_(joint, rest)]
+        steep = pairs.steepness[joint]
+        horizon_link, y = _link(given / np.outer(steep, steep), pairs.horizon[joint], horizons)
+        center[joint] = steep * (y - pairs.pivot[joint])
+    if slopes is not None:
+        told = by_log_slope @ np.linalg.pinv(runs + levels, hermitian=True) @ by_log_slope.T
+        slope_link, location = _link(told, np.log(pairs.steepness), slopes)
+    return {
+        "pivot": pairs.pivot,
+        "order": order.astype(float),
+        "center": center,
+        "root": root,
+        "slope_location": location,
+        "slopes": slope_link,
+        "horizons": horizon_link,
     }
-    moved = np.eye(2 * n)
+
+
+_NO_LINK = Link(np.empty((0, 0)), np.empty(0), np.empty(0), np.empty(0))
+
+
+def _own_levels(
+    design: Design,
+    priors: HorizonPriors,
+    options: HorizonOptions,
+    pairs: Pairs,
+    joint: IntArray,
+) -> FloatArray:
+    """Return the precision of the pairs from priors of the agents' own logits."""
+    n = pairs.pivot.size
+    agents = np.arange(n)
+    # The logit at the prior's length m is logit - steepness (m - pivot).
+    at_length = np.zeros((n, 2 * n))
+    at_length[agents, agents] = 1
+    at_length[agents, n + agents] = pairs.steepening * (pairs.pivot - prior_length(design, options))
+    own = ~np.isin(agents, joint)
+    precision: FloatArray = (at_length.T * np.where(own, priors.alpha.sd**-2, 0)) @ at_length
+    return precision
+
+
+def _by_horizon(pairs: Pairs) -> FloatArray:
+    """Return the derivatives (agent, pair) of the log2 horizons."""
+    n = pairs.pivot.size
+    agents = np.arange(n)
+    by = np.zeros((n, 2 * n))
+    by[agents, agents] = 1 / pairs.steepness
+    by[agents, n + agents] = -pairs.logit * pairs.steepening / pairs.steepness**2
+    return by
+
+
+def _integrated(by_pairs: FloatArray, shared: _Shared) -> FloatArray:
+    """Return the precision of the pairs from a shared prior, its coefficients integrated out."""
+    covariance = (shared.basis * shared.prior_sd**2) @ shared.basis.T
+    covariance[np.diag_indices_from(covariance)] += shared.sd**2
+    precision: FloatArray = by_pairs.T @ np.linalg.solve(covariance, by_pairs)
+    return precision
+
+
+def _link(covariance: FloatArray, values: FloatArray, shared: _Shared) -> tuple[Link, FloatArray]:
+    """Return the link of values, and where their runs alone would have them.
+
+    Runs and prior together have put the values where they are: by so much as the prior pulls,
+    runs alone lie on the other side.
+    """
+    variance, rotation = np.linalg.eigh((covariance + covariance.T) / 2)
+    variance = np.clip(variance, *_VARIANCES)
+    pull = rotation.T @ (values - shared.mean) * variance / shared.sd**2
+    location = values + rotation @ np.clip(pull, -_FARTHEST, _FARTHEST)
+    precision = np.where(shared.is_group, 0.0, shared.prior_sd**-2.0)[~shared.is_bending]
+    return Link(rotation, variance, shared.prior_mean[~shared.is_bending], precision), location
+
+
+def _shared_slopes(
+    design: Design,
+    priors: HorizonPriors,
+    options: HorizonOptions,
+    point: Point,
+) -> _Shared | None:
+    if point.sigma_slope is None:
+        return None
+    n = len(design.agents)
+    mean, sd = np.full(n, float(np.asarray(point.mu_slope))), float(point.sigma_slope)
+    return _with_groups(
+        _of_terms(("mu_slope",), (), mean, np.ones((n, 1)), priors, sd),
+        design,
+        options,
+        np.arange(n),
+        point.group_slope,
+        point.sigma_group_slope,
+    )
+
+
+def _shared_horizons(
+    design: Design,
+    priors: HorizonPriors,
+    options: HorizonOptions,
+    point: Point,
+    layout: Layout,
+    joint: IntArray,
+) -> _Shared | None:
     if point.sigma_horizon is None:
-        return levels, moved
-    steep, logit = -point.beta, agents.center[:n]
-    variance = np.clip(1 / np.maximum(np.diag(runs)[:n], 1e-9), 1e-6, 25.0)
-    agents_in_order = np.argsort(variance / steep**2, kind="stable")
-    group = group_index(design, options)
-    distance = agents.pivot + logit / steep - agents.trend
-    own, among = float(point.sigma_horizon) ** 2, float(point.sigma_group_horizon or 0.0) ** 2
-    order[:] = agents_in_order
-    for k, a in enumerate(agents_in_order):
-        if not agents.joint[a]:
-            continue
-        before = agents_in_order[:k]
-        earlier = before[agents.joint[before] & (group[before] == group[a])]
-        level_share = among / (earlier.size * among + own)
-        spread = steep[a] ** 2 * own * (1 + level_share)
-        share = max(spread / (spread + variance[a]), 1e-3)
-        # The posterior lies between the runs' location and the prior's expectation.
-        expected = agents.trend[a] + level_share * distance[earlier].sum()
-        prior = steep[a] * (expected - agents.pivot[a])
-        location[a] = np.clip(prior + (logit[a] - prior) / share, logit[a] - 5, logit[a] + 5)
-        of_runs[a], trend[a] = variance[a], agents.trend[a]
-        mean[a] = share * location[a] + (1 - share) * prior
-        sd[a] = np.sqrt(share * variance[a])
-        follows = (1 - share) * steep[a] * level_share
-        moved[a] += follows * (agents.horizon[earlier] @ moved).sum(axis=0)
-    return levels, moved
+        return None
+    shape = TREND_SHAPES[options.trend]
+    years = trend_years(design, options)[joint]
+    basis, mean = np.zeros((joint.size, 4)), np.zeros(joint.size)
+    terms = np.array([_unconstrained(name, point, layout) for name in shape.coefficients])
+    ends = layout.first_year, layout.last_year
+    for i, year in enumerate(np.where(np.isnan(years), NOT_IN_TREND, years)):
+        mean[i] = trend_terms(shape.code, terms, year, *ends, basis[i])
+    basis, sd = basis[:, : terms.size], float(point.sigma_horizon)
+    return _with_groups(
+        _of_terms(shape.coefficients, shape.bending, mean, basis, priors, sd),
+        design,
+        options,
+        joint,
+        point.group_horizon,
+        point.sigma_group_horizon,
+    )
 
 
-@dataclass(frozen=True)
-class _SharedDesign:
-    """How each agent's expected log2 horizon and log slope move with what agents share."""
+def _of_terms(
+    terms: tuple[str, ...],
+    bending: tuple[str, ...],
+    mean: FloatArray,
+    basis: FloatArray,
+    priors: HorizonPriors,
+    sd: float,
+) -> _Shared:
+    return _Shared(
+        mean=mean,
+        basis=basis,
+        prior_mean=np.array([prior_of(name, priors).mu for name in terms]),
+        prior_sd=np.array([prior_of(name, priors).sd for name in terms]),
+        is_bending=np.array([name in bending for name in terms]),
+        is_group=np.zeros(len(terms), dtype=bool),
+        sd=sd,
+    )
 
-    horizon: FloatArray
-    slope: FloatArray
-    prior_precision: FloatArray
-    trend: FloatArray
 
-
-def _shared_design(
-    design: Design, priors: HorizonPriors, options: HorizonOptions, point: Point
-) -> _SharedDesign:
-    layout, n = layout_of(design, options), len(design.agents)
-    names = [
-        name
-        for block, name in enumerate(BLOCKS[:MU_FAMILY])
-        if layout.has(block) and (name == "mu_slope" or block >= TREND_LEVEL)
-    ]
-    horizon, slope = np.zeros((n, len(names))), np.zeros((n, len(names)))
-    if "mu_slope" in names:
-        slope[:, 0] = 1
-    first = len(names) - sum(name.startswith("trend_") for name in names)
-    terms = np.array([_unconstrained(name, point, layout) for name in names[first:]])
-    trend = np.zeros(n)
-    if terms.size:
-        years = trend_years(design, options)
-        for a, year in enumerate(np.where(np.isnan(years), NOT_IN_TREND, years)):
-            slopes = np.zeros(4)
-            kind = TREND_SHAPES[options.trend].code
-            ends = layout.first_year, layout.last_year
-            trend[a] = trend_terms(kind, terms, year, *ends, slopes)
-            horizon[a, first:] = slopes[: terms.size]
-    sds = [prior_of(name, priors).sd for name in names]
-    return _SharedDesign(horizon, slope, np.array(sds) ** -2.0, trend)
+def _with_groups(
+    shared: _Shared,
+    design: Design,
+    options: HorizonOptions,
+    agents: IntArray,
+    levels: FloatArray | None,
+    sd: FloatArray | None,
+) -> _Shared:
+    """Add the groups' levels to the coefficients."""
+    if levels is None or sd is None:
+        return shared
+    n_groups = len(groups_of(design, options))
+    member = group_index(design, options)[agents, None] == np.arange(n_groups)
+    return shared._replace(
+        mean=shared.mean + member @ levels,
+        basis=np.concatenate([shared.basis, member.astype(float)], axis=1),
+        prior_mean=np.concatenate([shared.prior_mean, np.zeros(n_groups)]),
+        prior_sd=np.concatenate([shared.prior_sd, np.full(n_groups, float(sd))]),
+        is_bending=np.concatenate([shared.is_bending, np.zeros(n_groups, dtype=bool)]),
+        is_group=np.concatenate([shared.is_group, np.ones(n_groups, dtype=bool)]),
+    )
 
 
 def _unconstrained(name: str, point: Point, layout: Layout) -> float:
@@ -215,30 +284,20 @@ def _unconstrained(name: str, point: Point, layout: Layout) -> float:
     return float(np.log(share / (1 - share)))
 
 
-def _among(
-    design: Design,
-    options: HorizonOptions,
-    joint: NDArray[np.bool_],
-    scale: FloatArray,
-    group_scale: FloatArray | None,
-) -> FloatArray:
-    """Return the precision of agents about what they share, levels of groups integrated out."""
-    n = joint.size
-    covariance = float(scale) ** 2 * np.eye(n)
-    if group_scale is not None:
-        group = group_index(design, options)
-        covariance += float(group_scale) ** 2 * (group[:, None] == group)
-    precision = np.zeros((n, n))
-    precision[np.ix_(joint, joint)] = np.linalg.inv(covariance[np.ix_(joint, joint)])
-    return precision
+def sequential(precision: FloatArray, places: IntArray) -> FloatArray:
+    """Return how each follows those after it in `places`, and on the diagonal its sd given them.
 
-
-def inverse_root(precision: FloatArray) -> FloatArray:
-    """Return an upper triangular R with R R' = inverse; rounding cannot make it fail."""
-    scale = 1 / np.sqrt(np.diag(precision))
-    scaled = precision * scale * scale[:, None]
+    With T upper triangular and T'T the precision, x_i given those after it has the mean
+    -sum_{j > i} T_ij x_j / T_ii and the sd 1 / T_ii. Rounding cannot make it fail.
+    """
+    ordered = precision[np.ix_(places, places)]
+    scale = 1 / np.sqrt(np.diag(ordered))
+    scaled = ordered * scale * scale[:, None]
     values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
     positive = vectors * np.maximum(values, 1e-10) @ vectors.T
     root = np.linalg.cholesky((positive + positive.T) / 2 + 1e-12 * np.eye(scale.size))
-    inverse: FloatArray = solve_triangular(root, np.eye(scale.size), lower=True).T * scale[:, None]
-    return inverse
+    upper = root.T / scale
+    sd = 1 / np.diag(upper)
+    follows: FloatArray = -upper * sd[:, None]
+    follows[np.diag_indices_from(follows)] = sd
+    return follows

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from tidegauge.arrays import FloatArray
-from tidegauge.engine.bridge import log_mass
 from tidegauge.engine.config import SamplerConfig
 from tidegauge.engine.diagnostics import diagnose
 from tidegauge.engine.sampling import Draws, LogDensity, sample_density
@@ -19,16 +17,14 @@ from tidegauge.horizon.model.options import (
     DEFAULT_SAMPLER,
     HorizonOptions,
     HorizonPriors,
-    with_human_prior,
+    priors_in_force,
 )
 from tidegauge.horizon.model.parameters import Point, layout_of, unpack
 from tidegauge.horizon.result import HorizonFit
-from tidegauge.horizon.sampler.modes import Screen, screen_modes
 from tidegauge.horizon.sampler.target import Problem, middle_of, to_centred
 from tidegauge.progress import SILENT, Progress
 
 _PILOT_DRAWS, _PILOT_TUNE = 100, 200
-_MOVES = 2  # to a heavier mode, should one be met
 # What is tried in turn when a run does not converge: smaller steps, longer chains.
 _PATIENCE = ((0.95, 1), (0.98, 2), (0.995, 4))
 
@@ -40,8 +36,6 @@ def fit_horizon(
     options: HorizonOptions = CORE,
     sampler: SamplerConfig = DEFAULT_SAMPLER,
     patient: bool = True,
-    screened: bool = True,
-    weighed: bool = False,
     progress: Progress = SILENT,
 ) -> HorizonFit:
     """Sample the posterior of the model that the options make.
@@ -50,26 +44,16 @@ def fit_horizon(
     ----------
     patient : bool
         Repeat a run that did not converge with smaller steps and longer chains, up to twice.
-    screened : bool
-        Look for other modes where a model may have them: one with a residual or discriminations.
-    weighed : bool
-        Also estimate the mass of what was sampled, by bridge sampling.
     """
     began = time.perf_counter()
-    priors = with_human_prior(priors, options)
+    priors = priors_in_force(priors, options)
     with progress.step("loading the compiled density (the first run compiles it: about 40 s)"):
         problem = Problem(design, priors, options)
         _, density = problem.expanded_at(problem.start())
     compiled = time.perf_counter()
     pilot = replace(sampler, draws=_PILOT_DRAWS, tune=_PILOT_TUNE, target_accept=0.8)
     draws = sample_density(density, pilot, label="pilot", progress=progress)
-    density, screen = _settle(
-        problem,
-        middle_of(density, draws),
-        seed=sampler.seed,
-        screened=screened and (options.has_residual or options.discrimination),
-        progress=progress,
-    )
+    _, density = problem.expanded_at(middle_of(density, draws))
     for attempt, (target, longer) in enumerate(_PATIENCE, start=1):
         config = replace(
             sampler,
@@ -95,25 +79,8 @@ def fit_horizon(
         statistics=draws.statistics,
         diagnosis=diagnosis,
         attempts=attempt,
-        modes=screen.check() if screen else None,
-        log_mass=log_mass(density, draws.position, seed=sampler.seed) if weighed else float("nan"),
         seconds={"compile": compiled - began, "sample": done - compiled},
     )
-
-
-def _settle(
-    problem: Problem, middle: FloatArray, *, seed: int, screened: bool, progress: Progress
-) -> tuple[LogDensity, Screen | None]:
-    """Shape coordinates about a point, or about the heaviest mode that dispersed chains find."""
-    screen = None
-    for _ in range(_MOVES + 1):
-        reference, density = problem.expanded_at(middle)
-        if screened:
-            screen = screen_modes(problem, density, reference, seed=seed, progress=progress)
-        if screen is None or screen.middle is None or screen.mass < 0.5:
-            break
-        middle = screen.middle
-    return density, screen
 
 
 def unpack_draws(

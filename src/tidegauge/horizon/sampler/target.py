@@ -24,12 +24,14 @@ from tidegauge.horizon.model.observations import in_joint_prior, trend_years
 from tidegauge.horizon.model.options import CORE, DEFAULT_PRIORS, HorizonOptions, HorizonPriors
 from tidegauge.horizon.model.parameters import (
     BLOCKS,
+    DELTA_ESTIMATE,
     MU_FAMILY,
     MU_SLOPE,
     is_log,
     layout_of,
     prior_of,
 )
+from tidegauge.horizon.model.trend_shapes import TREND_SHAPES
 from tidegauge.horizon.sampler.coordinates import map_all, whitened_log_density
 from tidegauge.horizon.sampler.expansion import Reference, reference_at
 
@@ -79,6 +81,10 @@ def whitened_density(
     center = np.zeros(layout.size)
     plain = slice(1, layout.starts[MU_SLOPE])  # after the root, before what agents share
     center[plain] = reference.x[plain]
+    center[layout.place(DELTA_ESTIMATE)] = 0.0  # an innovation
+    for name in TREND_SHAPES[options.trend].bending:  # coordinates themselves
+        place = layout.place(BLOCKS.index(name))
+        center[place] = reference.x[place]
 
     def initial(seed: int) -> FloatArray:
         jitter = np.random.default_rng(seed).normal(0, start_sd, layout.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +24,7 @@ from tidegauge.horizon.data.summary import RunsSummary
 from tidegauge.horizon.horizons.estimate import Curves, Estimate
 from tidegauge.horizon.model.options import HorizonOptions, HorizonPriors
 from tidegauge.horizon.result import CurveFit, HorizonFit, HorizonResult
-from tidegauge.horizon.store.folder import (
-    REMEDY,
-    Manifest,
-    read_json,
-    read_manifest,
-    write_folder,
-)
+from tidegauge.horizon.store.folder import Manifest, ResultFolder, read_result, write_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,32 +114,37 @@ def load(folder: Path | str) -> HorizonResult:
     >>> th.load(folder) == found
     True
     """
-    folder = Path(folder)
-    saved = read_manifest(folder, "fit", kinds=(*SAMPLED, *DIRECT))
-    diagnostics = read_json(folder / "diagnostics.json", _Diagnostics)
-    sampled = saved.method in SAMPLED
-    path = folder / ("posterior.nc" if sampled else "estimate.nc")
+    return read_result(Path(folder), "fit", _read_result, kinds=(*SAMPLED, *DIRECT))
+
+
+def _read_result(folder: ResultFolder) -> HorizonResult:
+    diagnostics = folder.json("diagnostics.json", _Diagnostics)
+    sampled = folder.manifest.method in SAMPLED
+    name = "posterior.nc" if sampled else "estimate.nc"
+    groups = _GROUPS if sampled else ("estimate", "constant_data")
     try:
+        found = _read_groups(folder, name, groups)
         read = _read_fit if sampled else _read_curves
-        return read(path, saved, diagnostics)
+        return read(found, folder.manifest, diagnostics)
     except InputError:
         raise
     except Exception as error:  # whatever the HDF5 layers raise, it is the file that is damaged
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: cannot be read ({reason}); {REMEDY['fit']} {folder}") from error
+        path = folder.path / name
+        raise InputError(f"{path}: cannot be read ({reason}); {folder.remedy}") from error
 
 
-def _read_fit(path: Path, saved: Manifest, diagnostics: _Diagnostics) -> HorizonFit:
+def _read_fit(
+    found: Mapping[str, xr.Dataset], saved: Manifest, diagnostics: _Diagnostics
+) -> HorizonFit:
     from tidegauge.horizon.inference_data import design_of, point_of, posterior_of
 
-    found = _read_groups(path, _GROUPS)
     settings = saved.settings
     options = HorizonOptions(**settings["options"])
     priors = {name: _prior_of(value) for name, value in settings["priors"].items()}
     runs = _runs_of(saved, design_of(found["constant_data"]))
     point = point_of(found["posterior"])
     statistics = {str(name): np.asarray(v) for name, v in found["sample_stats"].items()}
-    modes = next((check for check in diagnostics.checks if check.name == "other_modes"), None)
     return HorizonFit(
         runs=runs,
         priors=HorizonPriors(**priors),
@@ -156,16 +156,16 @@ def _read_fit(path: Path, saved: Manifest, diagnostics: _Diagnostics) -> Horizon
         diagnosis=diagnose(posterior_of(runs.design, options, point, statistics)),
         attempts=diagnostics.attempts,
         seconds=diagnostics.seconds,
-        modes=modes,
         trend_agents=settings.get("agents", {}),
         made=saved,
     )
 
 
-def _read_curves(path: Path, saved: Manifest, diagnostics: _Diagnostics) -> CurveFit:
+def _read_curves(
+    found: Mapping[str, xr.Dataset], saved: Manifest, diagnostics: _Diagnostics
+) -> CurveFit:
     from tidegauge.horizon.inference_data import design_of
 
-    found = _read_groups(path, ("estimate", "constant_data"))
     curves, design = found["estimate"], design_of(found["constant_data"])
     parts: dict[str, Any] = {str(name): np.asarray(v) for name, v in curves.items()}
     point = None
@@ -206,9 +206,9 @@ def _prior_of(saved: Mapping[str, Any]) -> Prior:
 
 
 def _write_posterior(path: Path, fit: HorizonFit) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # xarray's remarks on netCDF encodings
-        fit.idata.to_netcdf(str(path), engine="h5netcdf", compress=False)
+    found = fit.idata
+    groups = {name: found[name] for name in found.groups()}
+    _write_groups(path, groups, attributes=found.attrs)
 
 
 def _write_estimate(path: Path, result: HorizonResult) -> None:
@@ -224,22 +224,32 @@ def _write_estimate(path: Path, result: HorizonResult) -> None:
     if found.point is not None:
         variables["point_alpha"] = (("agent",), found.point.alpha)
         variables["point_beta"] = (("agent",), found.point.beta)
-    xr.Dataset(variables).to_netcdf(path, group="estimate", engine="h5netcdf")
     design = constant_data_of(result.design)
-    design.to_netcdf(path, group="constant_data", mode="a", engine="h5netcdf")
+    _write_groups(path, {"estimate": xr.Dataset(variables), "constant_data": design})
 
 
-def _read_groups(path: Path, names: Sequence[str]) -> dict[str, xr.Dataset]:
+def _write_groups(
+    path: Path, groups: Mapping[str, xr.Dataset], *, attributes: Mapping[str, Any] | None = None
+) -> None:
+    """Write datasets as the groups of one file; in memory first, since HDF5 dies of a full disk."""
+    import xarray as xr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # xarray's remarks on netCDF encodings
+        tree = xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(attributes or {})), **groups})
+        path.write_bytes(tree.to_netcdf(engine="h5netcdf"))
+
+
+def _read_groups(folder: ResultFolder, name: str, groups: Sequence[str]) -> dict[str, xr.Dataset]:
     """Read the groups of a file into memory."""
     import xarray as xr
 
-    if not path.is_file():
-        raise InputError(f"{path}: not found; {REMEDY['fit']} {path.parent}")
-    check_netcdf(path)
-    missing = set(names) - {group.lstrip("/") for group in xr.open_groups(path, engine="h5netcdf")}
+    path, file = folder.path / name, io.BytesIO(folder.read(name))
+    check_netcdf(path, file)
+    found = xr.open_groups(file, engine="h5netcdf")
+    missing = set(groups) - {group.lstrip("/") for group in found}
     if missing:
         raise InputError(
-            f"{path}: no {', '.join(sorted(missing))}: an older version wrote it; "
-            f"{REMEDY['fit']} {path.parent}"
+            f"{path}: no {', '.join(sorted(missing))}: an older version wrote it; {folder.remedy}"
         )
-    return {name: xr.load_dataset(path, group=name, engine="h5netcdf") for name in names}
+    return {group: found[f"/{group}"].load() for group in groups}

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tidegauge.errors import InputError
 from tidegauge.horizon.methods.hierarchical import SHORT_SAMPLER
 from tidegauge.horizon.methods.registry import BASELINE
 from tidegauge.horizon.model.options import DEFAULT_PRIORS
 from tidegauge.horizon.result import HorizonFit, HorizonResult
-from tidegauge.horizon.store.folder import (
-    REMEDY,
-    check_dates,
-    read_manifest,
-    read_table,
-    write_folder,
-)
+from tidegauge.horizon.store.folder import ResultFolder, check_dates, read_result, write_folder
 from tidegauge.horizon.studies.compare import Comparison
 from tidegauge.horizon.studies.effects import choices_table, levels_table
 from tidegauge.horizon.studies.held_out import SUREST
@@ -30,14 +26,18 @@ from tidegauge.horizon.studies.scores import (
     scores_table,
     tasks_table,
 )
-from tidegauge.horizon.trend.comparison import STACKED, TrendComparison, trend_outputs
-from tidegauge.horizon.trend.summary import COLUMNS, FAN_LEVELS
+from tidegauge.horizon.trend.comparison import (
+    AVERAGED,
+    STACKED,
+    TrendComparison,
+    headline_mixture,
+)
+from tidegauge.horizon.trend.summary import FAN_LEVELS, CentralInterval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_FAN_NUMBERS = ("success", *(f"q{level:g}" for level in FAN_LEVELS))
-_QUANTITIES = tuple(name for name in COLUMNS if name != "quantity")
+_ENDS = CentralInterval._fields
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> None:
@@ -116,7 +116,7 @@ def write_trends(comparison: TrendComparison, folder: Path) -> None:
         folder,
         "trend",
         kind="trend",
-        tables=trend_outputs(comparison),
+        tables=comparison.tables,
         settings={
             "model": options.model,
             "priors": options.priors,
@@ -124,36 +124,62 @@ def write_trends(comparison: TrendComparison, folder: Path) -> None:
             "agents": options.facts,
             "filters": comparison.runs.filters,
             "shapes": list(options.shapes),
+            "success": list(options.rates),
         },
         inputs=comparison.runs.sha256,
-        notes=comparison.runs.notes,
+        notes=comparison.notes,
         further={"converged": not comparison.unconverged},
     )
 
 
 @dataclass(frozen=True)
 class StoredTrend:
-    """One trend: its quantities as texts, by name, and its fan in minutes."""
+    """One trend: its quantities, when it reaches which length of work, and its fans in minutes."""
 
     name: str
-    quantities: Mapping[str, Mapping[str, str]]
+    quantities: pd.DataFrame
+    dates: pd.DataFrame
     fan: pd.DataFrame
 
-    def months(self) -> tuple[float, float, float]:
+    def value(self, quantity: str, success: float = 0.5) -> CentralInterval | None:
+        """Return a median and the ends of its interval, if the trend has that quantity."""
+        table = self.quantities
+        own = table[(table["quantity"] == quantity) & np.isclose(table["success"], success)]
+        return CentralInterval(*own.iloc[0][list(_ENDS)].astype(float)) if len(own) else None
+
+    def months(self, success: float = 0.5) -> CentralInterval:
         """Return the doubling time and the ends of its interval."""
-        row = self.quantities["doubling_months"]
-        return float(row["median"]), float(row["low"]), float(row["high"])
+        found = self.value("doubling_months", success)
+        if found is None:
+            raise InputError(f"trend {self.name}: no doubling_months at {success:g}; fit again")
+        return found
+
+    @property
+    def rates(self) -> list[float]:
+        """The success rates whose trend it holds."""
+        return sorted(set(self.dates["success"]))
 
 
 @dataclass(frozen=True)
 class StoredTrends:
-    """A comparison of trends: every shape's and the stacked one, with scores and agents."""
+    """A comparison of trends: every shape's and every mixture's, with scores and agents.
+
+    `headline` names the mixture to rely on; `notes` say what to know about the agents.
+    """
 
     trends: Mapping[str, StoredTrend]
     shapes: pd.DataFrame
     agents: pd.DataFrame
     table: pd.DataFrame
     fan: pd.DataFrame
+    headline: str
+    notes: Sequence[str] = ()
+
+    @property
+    def mixtures(self) -> list[StoredTrend]:
+        """The mixtures, that of the headline first."""
+        others = [name for name in (AVERAGED, STACKED) if name != self.headline]
+        return [self.trends[name] for name in (self.headline, *others)]
 
 
 @dataclass(frozen=True)
@@ -209,9 +235,9 @@ def read_studies(
     """
     return Studies(
         joint=joint_trend(fit),
-        trends=_read_trends(trend) if trend else None,
-        comparison=_read_comparison(compare) if compare else None,
-        multiverse=_read_multiverse(multiverse) if multiverse else None,
+        trends=read_result(trend, "trend", _read_trends) if trend else None,
+        comparison=read_result(compare, "compare", _read_comparison) if compare else None,
+        multiverse=read_result(multiverse, "multiverse", _read_multiverse) if multiverse else None,
     )
 
 
@@ -219,90 +245,64 @@ def joint_trend(result: HorizonResult) -> StoredTrend | None:
     """Return the trend that a fit has itself."""
     if not isinstance(result, HorizonFit) or result.options.trend == "none":
         return None
-    tables = {name: table.astype(str) for name, table in result.trend_tables.items()}
-    fan = result.trend_tables["trend_fan.csv"]
-    return _trend(f"joint {result.options.trend}", tables["trend.csv"], fan, Path("trend.csv"))
-
-
-def _read_fan(path: Path, *texts: str, remedy: str) -> pd.DataFrame:
-    names = ("date", "extrapolated", *texts)
-    fan = read_table(path, names, _FAN_NUMBERS, unique=False, remedy=remedy)
-    check_dates(path, fan["date"])
-    return fan
-
-
-def _trend(name: str, table: pd.DataFrame, fan: pd.DataFrame, path: Path) -> StoredTrend:
-    rows = table[["quantity", *_QUANTITIES]].to_dict("records")
-    quantities = {str(row["quantity"]): {k: str(row[k]) for k in _QUANTITIES} for row in rows}
-    found = StoredTrend(name, quantities, fan)
-    try:
-        found.months()
-    except (KeyError, ValueError):
-        raise InputError(f"{path}: no number for doubling_months; fit again") from None
-    return found
-
-
-def _read_trends(folder: Path) -> StoredTrends:
-    read_manifest(folder, "trend")
-    remedy = REMEDY["trend"]
-    table = read_table(
-        folder / "trends.csv",
-        ("shape", "quantity", *_QUANTITIES),
-        (),
-        unique=False,
-        remedy=remedy,
+    tables = result.trend_tables
+    return StoredTrend(
+        f"joint {result.options.trend}",
+        tables["trend.csv"],
+        tables["trend_dates.csv"],
+        tables["trend_fan.csv"],
     )
-    fan = _read_fan(folder / "trend_fan.csv", "shape", remedy=remedy)
+
+
+def _read_trends(folder: ResultFolder) -> StoredTrends:
+    def read(
+        name: str, texts: tuple[str, ...], *numbers: str, unique: bool = False
+    ) -> pd.DataFrame:
+        return folder.table(name, texts, numbers, unique=unique)
+
+    table = read("trends.csv", ("shape", "quantity"), "success", *_ENDS)
+    dates = read("trend_dates.csv", ("shape", "work", *_ENDS), "minutes", "success", "never_share")
+    levels = [f"q{level:g}" for level in FAN_LEVELS]
+    fan = read("trend_fan.csv", ("shape", "date", "kind", "of", "extrapolated"), "success", *levels)
+    check_dates(folder.path / "trend_fan.csv", fan["date"])
+    fan["extrapolated"] = fan["extrapolated"] == "True"
     ends = ("difference", "difference_se")
-    numbers = ("weight", "pseudo_bma", *(f"{k}elpd_{end}" for k in ("", "future_") for end in ends))
-    shapes = read_table(folder / "shapes.csv", ("shape",), numbers, remedy=remedy)
-    agents = read_table(
-        folder / "agents.csv", ("agent", "release_date"), ("log2_p50", "log2_p50_sd"), remedy=remedy
-    )
-    check_dates(folder / "agents.csv", agents["release_date"])
+    scores = [f"{k}elpd_{end}" for k in ("", "future_") for end in ends]
+    shapes = read("shapes.csv", ("shape",), "weight", "pseudo_bma", *scores, "agents", unique=True)
+    measured = ("log2_p50", "log2_p50_sd")
+    agents = read("agents.csv", ("agent", "release_date"), *measured, unique=True)
+    check_dates(folder.path / "agents.csv", agents["release_date"])
     trends = {
-        shape: _trend(shape, table[table["shape"] == shape], fan[fan["shape"] == shape], folder)
-        for shape in (*shapes["shape"], STACKED)
+        name: StoredTrend(name, *(part[part["shape"] == name] for part in (table, dates, fan)))
+        for name in (*shapes["shape"], STACKED, AVERAGED)
     }
-    return StoredTrends(trends, shapes, agents, table, fan)
+    for trend in trends.values():
+        trend.months()  # refuses a table without it
+    headline = headline_mixture(len(agents))
+    return StoredTrends(trends, shapes, agents, table, fan, headline, folder.manifest.notes)
 
 
-def _read_comparison(folder: Path) -> StoredComparison:
-    read_manifest(folder, "compare")
-    remedy = REMEDY["compare"]
+def _read_comparison(folder: ResultFolder) -> StoredComparison:
     ends = [f"{p}{end}" for p in ("p50", "p80") for end in ("", "q0.025", "q0.975")]
     names = ("log_score", "fractional_log_score", "brier", "difference")
     scores = [f"{name}{end}" for name in names for end in ("", "_se")]
     return StoredComparison(
-        horizons=read_table(
-            folder / "compare.csv", ("agent", "method"), ends, unique=False, remedy=remedy
-        ),
-        scores=read_table(
-            folder / "scores.csv", ("by", "method", "best"), scores, unique=False, remedy=remedy
-        ),
+        horizons=folder.table("compare.csv", ("agent", "method"), ends, unique=False),
+        scores=folder.table("scores.csv", ("by", "method", "best"), scores, unique=False),
     )
 
 
-def _read_multiverse(folder: Path) -> StoredMultiverse:
-    read_manifest(folder, "multiverse")
-    remedy = REMEDY["multiverse"]
-
+def _read_multiverse(folder: ResultFolder) -> StoredMultiverse:
     def optional(name: str, texts: tuple[str, ...], *numbers: str) -> pd.DataFrame | None:
-        path = folder / name
-        if not path.is_file() or path.read_bytes().count(b"\n") < 2:  # no rows but the header
-            return None
-        return read_table(path, texts, numbers, unique=False, remedy=remedy)
+        if name not in folder.manifest.files or folder.read(name).count(b"\n") < 2:
+            return None  # not asked for, or no rows but the header
+        return folder.table(name, texts, numbers, unique=False)
 
     effect = ("levels", "typical_factor", "eta_squared", "mean_abs_rate_change")
     effects = optional("choices.csv", ("choice",), *effect)
     choices = () if effects is None else tuple(effects["choice"])
-    horizons = read_table(
-        folder / "multiverse.csv",
-        ("universe", *choices, "agent"),
-        ("p50", "low", "high"),
-        unique=False,
-        remedy=remedy,
-    )
+    texts = ("universe", *choices, "agent")
+    horizons = folder.table("multiverse.csv", texts, ("p50", "low", "high"), unique=False)
     return StoredMultiverse(
         choices=choices,
         horizons=horizons[horizons["p50"].notna() & (horizons["agent"] != "")],

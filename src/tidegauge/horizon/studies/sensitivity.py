@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidegauge.arrays import FloatArray
+from tidegauge.engine.arviz_import import quiet_arviz
 from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import Prior, half_cauchy, half_normal, normal, truncated_normal
@@ -33,7 +34,7 @@ from tidegauge.horizon.model.options import (
     DEFAULT_SAMPLER,
     HorizonOptions,
     HorizonPriors,
-    with_human_prior,
+    priors_in_force,
 )
 from tidegauge.horizon.model.parameters import priors_in_effect
 from tidegauge.horizon.studies.changes import p50_changes
@@ -94,7 +95,7 @@ def prior_sensitivity(
         base = method.fit(design, effort=Effort.SHORT, seed=seed)
     fit = base.fit
     assert fit is not None, "a sampled estimate has its posterior"
-    priors = with_human_prior(priors, options)
+    priors = priors_in_force(priors, options)
     powers, doubtful = _power_rows(replace(fit, priors=priors), base)
     refits = [("power", name, _power_text(name, power), power) for name, power in doubtful]
     planned = [(_power_priors(priors, name, power)) for _, name, _, power in refits]
@@ -232,7 +233,6 @@ def _verdict(row: Mapping[Any, Any], likelihood: float) -> str:
 
 
 def _arviz() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next major
+    with quiet_arviz():
         import arviz as az
     return az

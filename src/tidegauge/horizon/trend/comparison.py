@@ -1,10 +1,11 @@
-"""Shapes of the trend side by side: each fitted jointly, scored on unseen agents, and stacked."""
+"""Shapes of the trend side by side: each fitted jointly, scored on unseen agents, and mixed."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,8 +27,9 @@ from tidegauge.horizon.model.options import (
 from tidegauge.horizon.model.trend_shapes import SHAPES
 from tidegauge.horizon.trend.draws import Trend, trend_of_fit
 from tidegauge.horizon.trend.frontier import NO_FACTS, AgentFacts, place_agents
-from tidegauge.horizon.trend.prediction import Measured, TrendModel, measured_horizons
-from tidegauge.horizon.trend.summary import trend_files
+from tidegauge.horizon.trend.measured import Measured, measured_horizons
+from tidegauge.horizon.trend.prediction import TrendModel
+from tidegauge.horizon.trend.summary import TrendSummary, summarise_trend, trend_files
 from tidegauge.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
     from tidegauge.horizon.result import HorizonFit
 
 
-STACKED = "stacked"
+STACKED, AVERAGED = "stacked", "pseudo-BMA"  # mixtures of the shapes
+FEWEST_STACKED = 20  # agents: stacking of fewer tends to put all the weight on one shape
 FEWEST_EARLIER = 4  # agents, before the next ones are predicted from them
+SURFACE_RATES = (0.5, 0.8, 0.9, 0.95, 0.99)
 _STACKING_ROUNDS = 5000
 _NO_WEIGHT = 1e-6  # what the rounds have not yet brought to zero
 _BOOTSTRAPS = 4000
@@ -55,8 +59,8 @@ class ShapeScores:
         Agents with at least FEWEST_EARLIER released before them.
     leave_future_out : ndarray, shape (shape, predicted)
         Log density of theirs, given only the agents released before them.
-    weights : ndarray, shape (shape,)
-        Stacking weights of the shapes, by `leave_one_out`.
+    weights : mapping
+        Of the shapes, shape (shape,), in each mixture: STACKED and AVERAGED, by `leave_one_out`.
     """
 
     shapes: tuple[str, ...]
@@ -64,7 +68,7 @@ class ShapeScores:
     leave_one_out: FloatArray
     future: NDArray[np.int64]
     leave_future_out: FloatArray
-    weights: FloatArray
+    weights: Mapping[str, FloatArray]
 
 
 def score_shapes(
@@ -74,7 +78,7 @@ def score_shapes(
     priors: HorizonPriors = DEFAULT_PRIORS,
     seed: int = 1,
 ) -> ShapeScores:
-    """Predict every agent's measured horizon from the others', by every shape; and stack them."""
+    """Predict every agent's measured horizon from the others', by every shape; and weigh them."""
     models = [TrendModel(shape, measured, priors=priors, seed=seed) for shape in shapes]
     leave_one_out = np.array([model.leave_one_out() for model in models])
     futures = [model.leave_future_out(FEWEST_EARLIER) for model in models]
@@ -84,8 +88,16 @@ def score_shapes(
         leave_one_out=leave_one_out,
         future=futures[0][0],
         leave_future_out=np.array([scores for _, scores in futures]),
-        weights=stacking_weights(leave_one_out),
+        weights={
+            STACKED: stacking_weights(leave_one_out),
+            AVERAGED: averaging_weights(leave_one_out),
+        },
     )
+
+
+def headline_mixture(n_agents: int) -> str:
+    """Return the mixture to rely on: of a few agents stacking is left out."""
+    return AVERAGED if n_agents < FEWEST_STACKED else STACKED
 
 
 def stacking_weights(log_density: FloatArray) -> FloatArray:
@@ -105,8 +117,8 @@ def stacking_weights(log_density: FloatArray) -> FloatArray:
 def averaging_weights(log_density: FloatArray, *, seed: int = 1) -> FloatArray:
     """Return pseudo-BMA+ weights (shape,): how often each shape would win among other agents.
 
-    Agents are reweighted by the Bayesian bootstrap. With a handful of agents stacking may put all
-    on one shape that is hardly better; these weights show how little that rests on.
+    Shapes are weighed by exp(elpd), and agents by the Bayesian bootstrap, so that the uncertainty
+    of elpd counts. Of a handful of agents stacking may put all on one shape that is hardly better.
     """
     n_agents = log_density.shape[1]
     shares = np.random.default_rng(seed).dirichlet(np.ones(n_agents), _BOOTSTRAPS)
@@ -126,6 +138,8 @@ class TrendOptions:
         The model around the trend; its own `trend` is replaced by each shape in turn.
     facts : AgentFacts
         Which agents are in the trend; the others stay in the fit.
+    rates : sequence of float
+        Success rates q whose trends T(q) are written.
     """
 
     model: HorizonOptions = CORE
@@ -134,8 +148,12 @@ class TrendOptions:
     patient: bool = True
     facts: AgentFacts = NO_FACTS
     shapes: Sequence[str] = SHAPES
+    rates: Sequence[float] = SURFACE_RATES
 
     def __post_init__(self) -> None:
+        for rate in self.rates:
+            if not 0 < rate < 1:
+                raise InputError(f"success={rate:g}: must be strictly between 0 and 1")
         if self.model.trend != "none":
             raise InputError(f"trend={self.model.trend}: every shape is fitted; leave it out")
 
@@ -154,16 +172,35 @@ class TrendComparison:
     unconverged: tuple[str, ...]
     runs: Runs
 
+    @cached_property
+    def summaries(self) -> dict[str, TrendSummary]:
+        """Every shape and mixture in numbers."""
+        rates = self.options.rates
+        return {
+            name: summarise_trend(trends, weights, rates=rates, name=name)
+            for name, trends, weights in mixtures(self)
+        }
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table by the name of its file."""
+        return trend_outputs(self)
+
     @property
-    def stack(self) -> tuple[list[Trend], list[float]]:
-        """The trends and their weights, for a summary of the mixture."""
-        return [self.trends[shape] for shape in self.scores.shapes], self.scores.weights.tolist()
+    def headline(self) -> str:
+        """The mixture to rely on: STACKED or AVERAGED."""
+        return headline_mixture(len(self.scores.measured.agents))
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know about the runs and the choice of agents."""
+        return [*self.runs.notes, *self.options.facts.notes]
 
 
 def compare_trends(
     runs: Runs, options: TrendOptions = DEFAULT_TRENDS, *, progress: Progress = SILENT
 ) -> TrendComparison:
-    """Measure horizons without a trend, fit every shape jointly, score and stack them.
+    """Measure horizons without a trend, fit every shape jointly, score and mix them.
 
     Raises
     ------
@@ -211,24 +248,30 @@ def trend_outputs(comparison: TrendComparison) -> dict[str, pd.DataFrame]:
     """Return every table by the name of its file."""
     import pandas as pd
 
-    tables: dict[str, list[pd.DataFrame]] = {"trend.csv": [], "trend_fan.csv": []}
+    tables: dict[str, list[pd.DataFrame]] = {}
     for name, trends, weights in mixtures(comparison):
-        for file, table in trend_files(trends, weights).items():
+        found = trend_files(comparison.summaries[name], trends, weights)
+        for file, table in found.items():
             table.insert(0, "shape", name)
-            tables[file].append(table)
+            tables.setdefault(file, []).append(table)
+    joined = {file: pd.concat(parts, ignore_index=True) for file, parts in tables.items()}
     return {
-        "trends.csv": pd.concat(tables["trend.csv"], ignore_index=True),
-        "trend_fan.csv": pd.concat(tables["trend_fan.csv"], ignore_index=True),
+        "trends.csv": joined["trend.csv"],
+        "trend_dates.csv": joined["trend_dates.csv"],
+        "trend_fan.csv": joined["trend_fan.csv"],
         "shapes.csv": shapes_table(comparison),
         "agents.csv": agents_table(comparison),
     }
 
 
 def mixtures(comparison: TrendComparison) -> Iterator[tuple[str, list[Trend], list[float]]]:
-    """Yield every shape by itself, and all of them stacked, with weights."""
+    """Yield every shape by itself and the mixtures of them, with weights."""
     for shape, trend in comparison.trends.items():
         yield shape, [trend], [1.0]
-    yield (STACKED, *comparison.stack)
+    for name, weights in comparison.scores.weights.items():
+        pairs = zip(comparison.scores.shapes, weights.tolist(), strict=True)
+        kept = [(comparison.trends[shape], weight) for shape, weight in pairs if weight > 0]
+        yield name, [trend for trend, _ in kept], [weight for _, weight in kept]
 
 
 def shapes_table(comparison: TrendComparison) -> pd.DataFrame:
@@ -242,15 +285,16 @@ def shapes_table(comparison: TrendComparison) -> pd.DataFrame:
     scores = comparison.scores
     columns: dict[str, object] = {
         "shape": scores.shapes,
-        "weight": scores.weights,
-        "pseudo_bma": averaging_weights(scores.leave_one_out),
+        "weight": scores.weights[STACKED],
+        "pseudo_bma": scores.weights[AVERAGED],
     }
     for name, pointwise in (
         ("elpd", scores.leave_one_out),
         ("future_elpd", scores.leave_future_out),
     ):
-        total = pointwise.sum(axis=1)
-        best = int(total.argmax()) if pointwise.size else 0
+        # Where no agent has enough earlier ones, nothing was predicted.
+        total = pointwise.sum(axis=1) if pointwise.size else np.full(len(pointwise), np.nan)
+        best = int(total.argmax())
         columns |= {
             name: total,
             f"{name}_se": _sum_error(pointwise),
@@ -281,7 +325,7 @@ def agents_table(comparison: TrendComparison) -> pd.DataFrame:
     columns: dict[str, object] = {
         "agent": measured.agents,
         "release_date": [datetime.date.fromordinal(round(day)).isoformat() for day in days],
-        "log2_p50": measured.log2,
+        "log2_p50": measured.value,
         "log2_p50_sd": measured.sd,
     }
     for shape, row in zip(scores.shapes, scores.leave_one_out, strict=True):

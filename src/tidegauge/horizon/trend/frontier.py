@@ -17,8 +17,15 @@ from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.horizons.quantities import log2_horizon
 from tidegauge.horizon.methods.regression import DEFAULT_REGULARISATION
 from tidegauge.horizon.model.options import HorizonOptions
+from tidegauge.horizon.trend.draws import LAST_YEAR
 
 FEWEST_DATED = 3  # a line through two points leaves nothing to tell its scatter by
+FIRST_YEAR = 1950
+FRONTIER_NOTE = (
+    "--frontier: record holders are chosen by measured horizons, so luck in measuring counts as "
+    "progress (winner's curse): the trend lies too high, and rises even where nothing improves; "
+    "its intervals do not hold this"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +42,11 @@ class AgentFacts:
 
     since: datetime.date | None = None
     frontier: bool = False
+
+    @property
+    def notes(self) -> list[str]:
+        """What a trend through the chosen agents does not say."""
+        return [FRONTIER_NOTE] if self.frontier else []
 
     def check(self, options: HorizonOptions, *, dated: bool) -> None:
         """Refuse what the options would not use."""
@@ -59,6 +71,12 @@ def place_agents(runs: Runs, options: HorizonOptions, facts: AgentFacts = NO_FAC
     """
     facts.check(options, dated=bool(runs.release_dates))
     design, dates = runs.design, runs.release_dates
+    wrong = [agent for agent, day in dates.items() if not FIRST_YEAR <= day.year < LAST_YEAR]
+    if options.trend != "none" and wrong:
+        raise InputError(
+            f"release date of {wrong[0]}: {dates[wrong[0]]}: a trend is from {FIRST_YEAR} to "
+            f"{LAST_YEAR}; correct the date"
+        )
     only = frontier_agents(design, dates) if facts.frontier else None
     placed = with_agent_facts(design, dates=dates, groups=runs.groups, since=facts.since, only=only)
     years = placed.agent_years[~np.isnan(placed.agent_years)]

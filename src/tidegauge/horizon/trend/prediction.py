@@ -1,9 +1,12 @@
 """How well each shape of trend predicts agents it has not seen, from their measured horizons.
 
-An agent's log2 T50 was measured as m_a, give or take s_a, by a fit without a trend. Given
-the scatter and the shape's bending parameters, m_a is a linear regression with normal priors: all
-else is integrated exactly, those few over quasi-random points. Leaving an agent out, or all later
-ones, is then exact as well: no draw is reweighted.
+The agents' log2 T50 were measured as m, with errors of covariance Sigma, by a fit without a trend:
+
+    m ~ Normal(B tau, sigma_horizon^2 I + Sigma)
+
+Given the scatter and the shape's bending parameters this is a linear regression with normal priors
+of tau: all else is integrated exactly, those few over quasi-random points. Leaving an agent out, or
+all later ones, is then exact as well: no draw is reweighted.
 
 Half of the points are even over the prior, so that no place that it allows is missed; the other
 half follow a wide t distribution around where the first half found the evidence to be. Every point
@@ -14,28 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
-from tidegauge.arrays import FloatArray
+from tidegauge.arrays import BoolArray, FloatArray, IntArray
 from tidegauge.engine.priors import Prior
 from tidegauge.errors import InputError
-from tidegauge.horizon.horizons.quantities import bounded, log2_horizon
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.model.trend_shapes import TREND_SHAPES, trend_columns
-
-if TYPE_CHECKING:
-    from tidegauge.horizon.result import HorizonFit
-
+from tidegauge.horizon.trend.measured import Measured
 
 # The bending coefficients of a shape are integrated over so many points; the rest is linear.
 _LOG2_POINTS = {"linear": 8, "quadratic": 8, "kink": 11, "logistic": 14}
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
-_POINTS_AT_ONCE = 8192
+_POINTS_AT_ONCE = 2048
 _DEGREES = 5  # of the t distribution: its tails are heavier than those of any of these posteriors
 _WIDER = 2.0  # its covariance is that many times the one found
 _LEAST_VARIANCE = 3e-3  # in prior variances, should one point have had all the weight
@@ -44,48 +41,21 @@ Support = Prior | tuple[float, float]  # a prior, or the two ends of an even one
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Agents' horizons as measured without a trend: log2 minutes, with their standard deviation.
-
-    All arrays have shape (agent,); `years` are from the mean date of the agents in the trend.
-    """
-
-    agents: tuple[str, ...]
-    years: FloatArray
-    log2: FloatArray
-    sd: FloatArray
-
-    def part(self, chosen: NDArray[np.bool_]) -> Measured:
-        """Return some of the agents."""
-        names = tuple(name for name, keep in zip(self.agents, chosen, strict=True) if keep)
-        return Measured(names, self.years[chosen], self.log2[chosen], self.sd[chosen])
-
-
-def measured_horizons(fit: HorizonFit) -> Measured:
-    """Take each dated agent's log2 T50 out of a fit without a trend.
-
-    Its median, and half of its central 68 %: extreme draws do not move them.
-    """
-    design = fit.design
-    dated = np.flatnonzero(np.isfinite(design.agent_years))
-    shape = (-1, len(design.agents))
-    draws = log2_horizon(fit.point.alpha.reshape(shape), fit.point.beta.reshape(shape), success=0.5)
-    ends = np.quantile(bounded(draws[:, dated]), [0.1587, 0.5, 0.8413], axis=0)
-    return Measured(
-        agents=tuple(design.agents[a] for a in dated),
-        years=design.agent_years[dated],
-        log2=ends[1],
-        sd=(ends[2] - ends[0]) / 2,
-    )
-
-
-@dataclass(frozen=True)
 class _Regression:
-    """The linear coefficients' posterior at every point: `mean` (point, k), `cov` (point, k, k)."""
+    """The linear coefficients' posterior at every point: `mean` (point, k), `cov` (point, k, k).
+
+    With C the covariance of the measured values, coefficients integrated out, and r their distance
+    from the prior mean, `weighted_rest` is C^-1 r and `precision` the diagonal of C^-1, each of
+    shape (point, agent): an agent given all others has the variance 1 / precision and is off its
+    mean by weighted_rest / precision. `weighted_basis` (point, agent, k) is V^-1 B.
+    """
 
     log_evidence: FloatArray
     mean: FloatArray
     cov: FloatArray
+    weighted_basis: FloatArray
+    weighted_rest: FloatArray
+    precision: FloatArray
 
 
 class TrendModel:
@@ -128,17 +98,21 @@ class TrendModel:
             rng=np.random.default_rng(seed),
         )
 
+    def log_evidence(self, chosen: BoolArray) -> float:
+        """Return log p(m) of some of the agents."""
+        seen = self.measured.part(chosen)
+        parts = [
+            self._regress(points, seen).log_evidence + points.log_weight
+            for points in self._points.chunks()
+        ]
+        return float(logsumexp(np.concatenate(parts)) - logsumexp(self._points.log_weight))
+
     def leave_one_out(self) -> FloatArray:
         """Return log p(m_a | all others), shape (agent,)."""
         whole, without = [], []
         for points in self._points.chunks():
             found = self._regress(points, self.measured)
-            basis, offset = self._basis(points, self.measured.years)
-            variance = points.values["sigma_horizon"][:, None] ** 2 + self.measured.sd**2
-            rest = self.measured.log2 - offset - np.einsum("pak,pk->pa", basis, found.mean)
-            # Leverage gives each agent's prediction by the others without refitting.
-            kept = 1 - np.einsum("pak,pkl,pal->pa", basis, found.cov, basis) / variance
-            alone = _log_normal(rest / kept, variance / kept)
+            alone = _log_normal(found.weighted_rest / found.precision, 1 / found.precision)
             weight = found.log_evidence + points.log_weight
             whole.append(weight)
             without.append(weight[:, None] - alone)
@@ -147,7 +121,7 @@ class TrendModel:
         )
         return total
 
-    def leave_future_out(self, first: int) -> tuple[NDArray[np.int64], FloatArray]:
+    def leave_future_out(self, first: int) -> tuple[IntArray, FloatArray]:
         """Predict each agent from those released before it, once these are `first` or more.
 
         Returns
@@ -158,71 +132,71 @@ class TrendModel:
         years = self.measured.years
         earlier = np.array([(years < year).sum() for year in years])
         chosen = np.flatnonzero(earlier >= first)
-        parts = [self._one_pass(points) for points in self._points.chunks()]
+        parts = [self._one_pass(points, earlier) for points in self._points.chunks()]
         known, density = (np.concatenate(part)[:, chosen] for part in zip(*parts, strict=True))
         return chosen, logsumexp(known + density, axis=0) - logsumexp(known, axis=0)
 
-    def _one_pass(self, points: Points) -> tuple[FloatArray, FloatArray]:
-        """Go through the agents by date, predicting each before it is added to what is known.
+    def _one_pass(self, points: Points, earlier: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Go through the agents by date, each given the `earlier` ones.
+
+        With L L' the covariance of the measured values in the order of their dates, and z = L^-1 r,
+        an agent given the first p has the mean sum_{j <= p} L_j z_j and the variance
+        sum_{j > p} L_j^2, over its own row of L.
 
         Returns
         -------
         known, density : ndarray, shape (point, agent)
             Log weight of each point, and the agent's log density, given the earlier agents.
         """
-        seen, size = self.measured, points.log_weight.size
-        basis, offset = self._basis(points, seen.years)
-        variance = points.values["sigma_horizon"][:, None] ** 2 + seen.sd**2
-        mean = np.tile(self._mu, (size, 1))
-        cov = np.tile(np.diag(self._sd**2), (size, 1, 1))
-        weight = points.log_weight
-        known, density = np.empty((2, size, seen.years.size))
-        for year in np.unique(seen.years):
-            together = np.flatnonzero(seen.years == year)
-            for agent in together:
-                x = basis[:, agent]
-                rest = seen.log2[agent] - offset[:, agent] - np.einsum("pk,pk->p", x, mean)
-                spread = variance[:, agent] + np.einsum("pk,pkl,pl->p", x, cov, x)
-                known[:, agent], density[:, agent] = weight, _log_normal(rest, spread)
-            for agent in together:  # released on one day: none of them predicts another
-                x = basis[:, agent]
-                rest = seen.log2[agent] - offset[:, agent] - np.einsum("pk,pk->p", x, mean)
-                pull = np.einsum("pkl,pl->pk", cov, x)
-                spread = variance[:, agent] + np.einsum("pk,pk->p", x, pull)
-                weight = weight + _log_normal(rest, spread)
-                mean = mean + pull * (rest / spread)[:, None]
-                cov = cov - np.einsum("pk,pl->pkl", pull, pull) / spread[:, None, None]
+        seen, order = self.measured, np.argsort(self.measured.years, kind="stable")
+        basis, offset = self._basis(points, seen.years[order])
+        rest = seen.value[order] - offset - basis @ self._mu
+        cov = (basis * self._sd**2) @ basis.transpose(0, 2, 1) + seen.cov[np.ix_(order, order)]
+        places = np.arange(order.size)
+        cov[:, places, places] += points.values["sigma_horizon"][:, None] ** 2
+        root = np.linalg.cholesky(cov)
+        white, known, density = np.zeros((3, *rest.shape))
+        added = np.zeros((len(rest), order.size + 1))  # log density of the first agents
+        for place, agent in enumerate(order):
+            row, before = root[:, place], earlier[agent]
+            mean = (row[:, :before] * white[:, :before]).sum(axis=1)
+            variance = (row[:, before : place + 1] ** 2).sum(axis=1)
+            known[:, agent] = points.log_weight + added[:, before]
+            density[:, agent] = _log_normal(rest[:, place] - mean, variance)
+            off = rest[:, place] - (row[:, :place] * white[:, :place]).sum(axis=1)
+            white[:, place] = off / row[:, place]
+            added[:, place + 1] = added[:, place] + _log_normal(off, row[:, place] ** 2)
         return known, density
 
-    def predict(self, seen: Measured, target: Measured) -> FloatArray:
-        """Return log p(m | seen) of each target agent by itself."""
-        weights, densities = [], []
-        for points in self._points.chunks():
-            found = self._regress(points, seen)
-            basis, offset = self._basis(points, target.years)
-            spread = np.einsum("pak,pkl,pal->pa", basis, found.cov, basis)
-            variance = points.values["sigma_horizon"][:, None] ** 2 + target.sd**2 + spread
-            rest = target.log2 - offset - np.einsum("pak,pk->pa", basis, found.mean)
-            weights.append(found.log_evidence + points.log_weight)
-            densities.append(_log_normal(rest, variance))
-        weight = np.concatenate(weights)
-        total: FloatArray = logsumexp(
-            weight[:, None] + np.concatenate(densities), axis=0
-        ) - logsumexp(weight)
-        return total
+    def draw(
+        self, n_draws: int, rng: np.random.Generator, *, errors: FloatArray | None = None
+    ) -> dict[str, FloatArray]:
+        """Draw coefficients and sigma_horizon from the posterior, each of shape (draw,).
 
-    def draw(self, n_draws: int, rng: np.random.Generator) -> dict[str, FloatArray]:
-        """Draw coefficients and sigma_horizon from the posterior, each of shape (draw,)."""
+        Where tau has the mean t and the covariance P^-1 = (S_0^-1 + B' V^-1 B)^-1, a draw of it is
+        t + P^-1 (S_0^-1 e_0 + B' V^-1 e) with e_0 ~ Normal(0, S_0) and e ~ Normal(0, V): e are an
+        agent's scatter and its error. If the errors are those of the joint draws that m was
+        measured by, each tau belongs to one of these draws.
+
+        Parameters
+        ----------
+        errors : ndarray, shape (draw, agent), optional
+            Draws of the errors of measurement; new ones where there are none.
+        """
         parts = [self._regress(points, self.measured) for points in self._points.chunks()]
         weight = self._weights([part.log_evidence for part in parts])
         chosen = rng.choice(weight.size, n_draws, p=weight)
-        mean = np.concatenate([part.mean for part in parts])[chosen]
-        root = np.linalg.cholesky(np.concatenate([part.cov for part in parts])[chosen])
-        linear = mean + np.einsum("dkl,dl->dk", root, rng.normal(size=mean.shape))
-        return {
-            **dict(zip(self.linear, linear.T, strict=True)),
-            **{name: values[chosen] for name, values in self._points.values.items()},
-        }
+        values = {name: column[chosen] for name, column in self._points.values.items()}
+        mean, cov, weighted = (
+            np.concatenate([getattr(part, name) for part in parts])[chosen]
+            for name in ("mean", "cov", "weighted_basis")
+        )
+        if errors is None:
+            errors = rng.multivariate_normal(0 * self.measured.years, self.measured.cov, n_draws)
+        own = errors + values["sigma_horizon"][:, None] * rng.normal(size=errors.shape)
+        pull = rng.normal(size=mean.shape) / self._sd + np.einsum("dak,da->dk", weighted, own)
+        linear = mean + np.einsum("dkl,dl->dk", cov, pull)
+        return {**dict(zip(self.linear, linear.T, strict=True)), **values}
 
     def effective_points(self) -> float:
         """Return how many equally weighted points the posterior rests on."""
@@ -243,9 +217,14 @@ class TrendModel:
         return np.stack(basis, axis=-1), np.broadcast_to(added, size)
 
     def _regress(self, points: Points, seen: Measured) -> _Regression:
+        """Regress on what was seen, turned so that its errors are independent.
+
+        sigma^2 I + Sigma = U (sigma^2 + lambda) U' for every sigma, so one turn by U serves all.
+        """
+        own, turn = np.linalg.eigh(seen.cov)
+        variance = points.values["sigma_horizon"][:, None] ** 2 + np.maximum(own, 0.0)
         basis, offset = self._basis(points, seen.years)
-        variance = points.values["sigma_horizon"][:, None] ** 2 + seen.sd**2
-        rest = seen.log2 - offset
+        basis, rest = turn.T @ basis, (seen.value - offset) @ turn
         weighted = basis / variance[..., None]
         precision = np.diag(self._sd**-2) + np.einsum("pak,pal->pkl", weighted, basis)
         cov = np.linalg.inv(precision)
@@ -255,7 +234,17 @@ class TrendModel:
         logs = np.log(variance).sum(axis=1) + 2 * np.log(self._sd).sum()
         logs = logs + np.linalg.slogdet(precision).logabsdet
         squares = squares - np.einsum("pk,pk->p", pull, mean)
-        return _Regression(-0.5 * (squares + logs) - seen.years.size * _HALF_LOG_2PI, mean, cov)
+        # Rows of the inverse of m's covariance C = sigma^2 I + Sigma + B S_0 B'.
+        left = rest - np.einsum("pak,pk->pa", basis, mean)
+        back = turn @ weighted
+        return _Regression(
+            log_evidence=-0.5 * (squares + logs) - seen.years.size * _HALF_LOG_2PI,
+            mean=mean,
+            cov=cov,
+            weighted_basis=back,
+            weighted_rest=(left / variance) @ turn.T,
+            precision=(1 / variance) @ (turn**2).T - np.einsum("pak,pkl,pal->pa", back, cov, back),
+        )
 
 
 def _log_normal(distance: FloatArray, variance: FloatArray) -> FloatArray:

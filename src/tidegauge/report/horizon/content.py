@@ -12,7 +12,6 @@ from tidegauge.horizon.horizons.curves import Curve, success_curves
 from tidegauge.horizon.horizons.predictive import HumanCheck, RateCheck
 from tidegauge.horizon.result import HorizonFit, HorizonResult
 from tidegauge.horizon.store.studies import NO_STUDIES, StoredTrend, Studies
-from tidegauge.horizon.trend.comparison import STACKED
 from tidegauge.horizon.trend.least_squares import Trendline, fit_trendline
 from tidegauge.report.horizon.fit_charts import result_charts
 from tidegauge.report.horizon.headline import (
@@ -30,10 +29,13 @@ from tidegauge.report.horizon.trend_charts import band_of
 
 KINDS = ("typical", "marginal")
 RATES = {"p50": 0.5, "p80": 0.8}
-MORE = ("", "_stacked")  # in names of files, where a fit has its own trend and a stacked one
+MORE = ("", "_mixture")  # in names of files, where a fit has its own trend and a mixture beside it
 LEAST_SQUARES = "least squares"
 FIT_CHARTS = ("success_curves", "difficulty", "predictive_success", "predictive_human")
-STUDY_CHARTS = ("trends", "doubling", "methods", "multiverse_p50", "multiverse_doubling")
+STUDY_CHARTS = (
+    *("trends", "doubling", "surface", "reliability"),
+    *("methods", "multiverse_p50", "multiverse_doubling"),
+)
 CHARTS = (
     *(f"horizons_{rate}_{kind}{more}" for rate in RATES for kind in KINDS for more in MORE),
     *FIT_CHARTS,
@@ -114,32 +116,23 @@ def content_of(fit: HorizonResult, studies: Studies = NO_STUDIES) -> Content:
 
 
 def model_trends(studies: Studies) -> list[StoredTrend]:
-    """Return the trends that a model has: the fit's own, then the stacked one."""
-    stacked = studies.trends.trends[STACKED] if studies.trends else None
-    return [trend for trend in (studies.joint, stacked) if trend is not None]
+    """Return the trends that a model has: the fit's own, then the mixture of shapes to rely on."""
+    mixture = studies.trends.mixtures[0] if studies.trends else None
+    return [trend for trend in (studies.joint, mixture) if trend is not None]
 
 
 def _headline(fit: HorizonResult, rate: str, kind: str, trend: StoredTrend | None) -> Headline:
     bars = result_bars(fit, RATES[rate], kind)
     if trend is not None:
-        own = trend.fan[np.isclose(trend.fan["success"], RATES[rate])]
-        shift = _marginal_shift(fit, RATES[rate]) if kind == "marginal" else 0.0
-        band = band_of(own, shift_log2=shift) if len(own) else None
+        fan = trend.fan
+        own = fan[np.isclose(fan["success"], RATES[rate]) & (fan["kind"] == kind)]
+        band = band_of(own) if len(own) else None
         return Headline(rate, kind, bars, band, trend.name)
     line = _least_squares(fit, RATES[rate], kind)
     if line is None:
         return Headline(rate, kind, bars, None, LEAST_SQUARES)
     band = Band(line.days, line.log2, line.fan, float(line.days.max()))
     return Headline(rate, kind, bars, band, LEAST_SQUARES, line)
-
-
-def _marginal_shift(fit: HorizonResult, success: float) -> float:
-    """Return how far marginal horizons are from typical ones, log2, for the middle agent."""
-    centre = fit.estimate.centre_log2
-    with np.errstate(invalid="ignore"):
-        gap = centre(success, kind="marginal") - centre(success, kind="typical")
-    known = gap[np.isfinite(gap)]
-    return float(np.median(known)) if known.size else 0.0
 
 
 def _least_squares(fit: HorizonResult, success: float, kind: str) -> Trendline | None:

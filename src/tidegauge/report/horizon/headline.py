@@ -79,12 +79,14 @@ class Band:
 
     `log2` (day,) are log2 minutes at ordinal `days`; `fan` (4, day) holds the ends of its 95 and
     50 % bands from the lowest to the highest; beyond `last_day` all is extrapolated.
+    `agent` (2, day), where there is one, holds the ends of the next agent's 95 % band.
     """
 
     days: FloatArray
     log2: FloatArray
     fan: FloatArray | None
     last_day: float
+    agent: FloatArray | None = None
 
     @property
     def ends_log2(self) -> Range:
@@ -251,12 +253,14 @@ def _cut_mark(base: Any, end: str, shape: str, **mark: Any) -> Any:
 
 
 def trend_layers(trend: Band, x: Any, scale: Any) -> list[Any]:
-    """Draw a trend: its bands, and its line, dashed where it is extrapolated."""
+    """Draw a trend: its bands, the next agent's dotted, its line, dashed where extrapolated."""
     rows = []
     for i, day in enumerate(trend.days):
         row = {"date": _day_milliseconds(float(day)), "line": _seconds(trend.log2[i])}
         if trend.fan is not None:
             row |= {f"q{k}": _seconds(value) for k, value in enumerate(trend.fan[:, i])}
+        if trend.agent is not None:
+            row |= {f"agent{k}": _seconds(value) for k, value in enumerate(trend.agent[:, i])}
         rows.append(row)
     base = alt.Chart(chart_data(rows)).encode(x=x)
     layers = []
@@ -264,6 +268,9 @@ def trend_layers(trend: Band, x: Any, scale: Any) -> list[Any]:
         for low, high in (("q0", "q3"), ("q1", "q2")):
             band = base.mark_area(color=SECOND, opacity=0.13, clip=True, aria=False)
             layers.append(band.encode(y=alt.Y(f"{low}:Q", scale=scale), y2=f"{high}:Q"))
+    if trend.agent is not None:
+        edge = base.mark_line(color=SECOND, strokeWidth=1, strokeDash=[2, 3], clip=True, aria=False)
+        layers += [edge.encode(y=alt.Y(f"agent{k}:Q", scale=scale)) for k in (0, 1)]
     seen = int((trend.days <= trend.last_day).sum())
     for part, dash in ((rows[:seen], [1, 0]), (rows[max(seen - 1, 0) :], [5, 4])):
         line = alt.Chart(chart_data(part)).mark_line(

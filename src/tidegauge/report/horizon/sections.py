@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from tidegauge.horizon.store.studies import (
     StoredTrends,
     Studies,
 )
-from tidegauge.horizon.trend.comparison import STACKED
-from tidegauge.horizon.trend.summary import LAST_YEAR, WORK_MINUTES
+from tidegauge.horizon.trend.comparison import AVERAGED, FEWEST_STACKED, STACKED
+from tidegauge.horizon.trend.draws import LAST_YEAR
 from tidegauge.report.charts import chart_svg
+from tidegauge.report.durations import duration_text
 from tidegauge.report.horizon.headline import Size
 from tidegauge.report.horizon.study_charts import (
     MOST_MONTHS,
@@ -26,16 +28,21 @@ from tidegauge.report.horizon.study_charts import (
     horizon_boxes,
     methods_chart,
 )
+from tidegauge.report.horizon.terminal import gap_text
 from tidegauge.report.horizon.trend_charts import (
     NARROW,
     WIDE,
     doubling_chart,
     fans_chart,
     months_text,
+    reliability_chart,
+    success_text,
+    surface_chart,
 )
 from tidegauge.report.page import Block, Choice, Figure, Section, Switch, Table, Text
 
 _BOXES, _BOXES_NARROW = Size(700, 0), Size(190, 0, narrow=True)
+_SURFACE, _SURFACE_NARROW = Size(700, 360), Size(250, 260, narrow=True)
 _SHOWN = 12
 _FACTOR_AXIS = "times the agent's median over all universes"
 
@@ -59,6 +66,8 @@ def study_charts(studies: Studies) -> dict[str, Any]:
     if (trends := studies.trends) is not None:
         found["trends"] = fans_chart(trends.fan, trends.agents, WIDE)
         found["doubling"] = doubling_chart(trends.table, trends.shapes, Size(560, 0))
+        found["surface"] = surface_chart(trends.mixtures[0].fan, _SURFACE)
+        found["reliability"] = reliability_chart(trends.mixtures[0].quantities, Size(560, 0))
     if studies.comparison is not None:
         title = "50 % horizon, 95 % interval"
         found["methods"] = methods_chart(studies.comparison.horizons, "p50", _BOXES, title=title)
@@ -73,15 +82,12 @@ def study_charts(studies: Studies) -> dict[str, Any]:
 def date_table(trend: StoredTrend) -> Table:
     """Return when a trend reaches a day, a week, a month and a year of human work."""
     rows = []
-    for name, minutes in WORK_MINUTES.items():
-        cells = [f"{name} ({minutes / 60:,.0f} h)"]
-        for rate in ("p50", "p80"):
-            key = f"{name.replace(' ', '_')}_{rate}"
-            when = trend.quantities.get(f"date_{key}", {})
-            never = trend.quantities.get(f"never_{key}", {}).get("median", "")
-            cells.append(when.get("median", "–"))
-            cells.append(f"{when.get('low', '–')} to {when.get('high', '–')}")
-            cells.append(f"{float(never):.1%}" if never else "–")
+    for work, own in trend.dates.groupby("work", sort=False):
+        cells = [f"{work} ({own['minutes'].iloc[0] / 60:,.0f} h)"]
+        for rate in (0.5, 0.8):
+            row = own[np.isclose(own["success"], rate)].iloc[0]
+            ends = f"{row['low']} to {row['high']}"
+            cells += [row["median"], ends, f"{row['never_share']:.1%}"]
         rows.append(cells)
     header = (
         *("human work", "50 %", "95 % interval", f"not by {LAST_YEAR}"),
@@ -89,33 +95,81 @@ def date_table(trend: StoredTrend) -> Table:
     )
     caption = (
         f"When the {trend.name} trend reaches a length of human work, if it goes on as it is: an "
-        "extrapolation, not a forecast. The 80 % horizon is taken to stay as far below the 50 % "
-        "one as it is for the middle agent."
+        "extrapolation, not a forecast. At 80 %, agents' success curves go on becoming steeper or "
+        "flatter with date as they did."
     )
     return Table(header, rows, caption)
 
 
-def _trends_section(found: StoredTrends) -> Section:
-    text = (
-        "Four shapes of the trend, each fitted jointly with all the rest, and their mixture. Dots "
-        "are horizons measured without any trend, with twice their standard deviation; the line "
-        "is dashed where it is extrapolated."
+def next_agent_table(trend: StoredTrend) -> Table:
+    """Return the trend by success rate, at the last release, beside an agent released then."""
+    rows = []
+    for rate in trend.rates:
+        found = [trend.value(name, rate) for name in ("trend_minutes", "next_agent_minutes")]
+        texts = [_minutes_text(one) if one else "–" for one in found]
+        rows.append([success_text(rate), months_text(trend.months(rate)), *texts])
+    return Table(
+        ("success", "doubling time", "horizon of the trend", "horizon of an agent released then"),
+        rows,
+        f"The {trend.name} trend at the last release by success rate, on random tasks of that "
+        "length, with 95 % intervals. The trend is the middle of the agents; the next agent lies "
+        "off it by their scatter, so its interval is the wider one.",
     )
+
+
+def _minutes_text(interval: Sequence[float]) -> str:
+    middle, low, high = map(duration_text, interval)
+    return f"{middle} ({low} to {high})"
+
+
+def _trends_section(found: StoredTrends) -> Section:
+    first, second = found.mixtures
+    text = (
+        "Four shapes of the trend, each fitted jointly with all the rest, and two mixtures of "
+        "them. Dots are horizons measured without any trend, with twice their standard deviation; "
+        "the line is dashed where it is extrapolated."
+    )
+    few = (
+        f"The headline is {first.name}: with fewer than {FEWEST_STACKED} agents stacking tends to "
+        "put all the weight on one shape that is hardly better."
+        if first.name == AVERAGED
+        else f"The headline is {first.name}: {len(found.agents)} agents are enough to stack."
+    )
+    curse = [Text(f"Note: {note}.") for note in found.notes if note.startswith("--frontier")]
     figures = [
         Figure(
             chart_svg(fans_chart(found.fan, found.agents, WIDE)),
-            "Bands hold 50 and 95 % of the draws of the trend; how agents scatter around it is "
-            "not in them.",
+            "Bands hold 50 and 95 % of the draws of the trend; dotted lines hold 95 % for an agent "
+            "released then, which lies off the trend by the scatter.",
             chart_svg(fans_chart(found.fan, found.agents, NARROW)),
         ),
         Figure(
             chart_svg(doubling_chart(found.table, found.shapes, Size(700, 0))),
-            "Doubling time at the last release, 95 % interval; an arrow marks one that goes on.",
+            "Doubling time of the 50 % horizon at the last release, 95 % interval; an arrow marks "
+            "one that goes on.",
             chart_svg(doubling_chart(found.table, found.shapes, Size(190, 0, narrow=True))),
         ),
     ]
-    tables = [_shapes_table(found), date_table(found.trends[STACKED])]
-    return Section("Trends", [Text(text), *figures, *tables], "trends")
+    surface = [
+        Figure(
+            chart_svg(surface_chart(first.fan, _SURFACE)),
+            f"The {first.name} trend of the horizon at several success rates, on random tasks of "
+            "that length, with bands that hold 50 % of the draws; dashed is extrapolated.",
+            chart_svg(surface_chart(first.fan, _SURFACE_NARROW)),
+        ),
+        Figure(
+            chart_svg(reliability_chart(first.quantities, Size(700, 0))),
+            "Doubling time by success rate. It differs from that at 50 % as far as agents' success "
+            "curves become steeper or flatter with date.",
+            chart_svg(reliability_chart(first.quantities, Size(190, 0, narrow=True))),
+        ),
+    ]
+    tables = [_shapes_table(found), date_table(first), date_table(second)]
+    return Section(
+        "Trends",
+        [Text(text), *figures, Text(few), *curse, *tables, *surface, next_agent_table(first)],
+        "trends",
+    )
 
 
 def _shapes_table(found: StoredTrends) -> Table:
@@ -123,30 +177,25 @@ def _shapes_table(found: StoredTrends) -> Table:
     rows = [
         [
             row["shape"],
-            f"{row['weight']:.2f}",
             f"{row['pseudo_bma']:.2f}",
-            _gap(row["elpd_difference"], row["elpd_difference_se"]),
-            _gap(row["future_elpd_difference"], row["future_elpd_difference_se"]),
+            f"{row['weight']:.2f}",
+            gap_text(row["elpd_difference"], row["elpd_difference_se"]),
+            gap_text(row["future_elpd_difference"], row["future_elpd_difference_se"]),
             months_text(found.trends[row["shape"]].months()),
         ]
         for row in found.shapes.to_dict("records")
     ]
-    rows.append([STACKED, "", "", "", "", months_text(found.trends[STACKED].months())])
+    for mixture in found.mixtures:
+        rows.append([mixture.name, "", "", "", "", months_text(mixture.months())])
     return Table(
-        ("shape", "weight", "pseudo-BMA", "unseen agents", "future agents", "doubling time"),
+        ("shape", AVERAGED, STACKED, "unseen agents", "future agents", "doubling time"),
         rows,
         "Log score of an agent's measured horizon predicted from all others (unseen) and from "
         "those released before it (future), less the best shape's, with the standard error of "
-        "the difference. Weights stack the shapes so that their mixture predicts unseen agents "
-        "best; pseudo-BMA is how likely each would come first with other agents of this kind. "
-        "Where the two disagree, the agents are too few to distinguish the shapes.",
+        "the difference. Pseudo-BMA weighs shapes by their scores, with the uncertainty of these "
+        "(Bayesian bootstrap over agents); stacking looks for the mixture that predicts unseen "
+        "agents best. Where the two disagree, the agents are too few to distinguish the shapes.",
     )
-
-
-def _gap(difference: float, error: float) -> str:
-    if difference == 0:
-        return "best"
-    return f"{difference:.1f}" + (f" ± {error:.1f}" if np.isfinite(error) else "")
 
 
 def _comparison_section(found: StoredComparison) -> Section:

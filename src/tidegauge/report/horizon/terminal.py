@@ -18,9 +18,9 @@ from tidegauge.horizon.studies.multiverse_study import Study
 from tidegauge.horizon.studies.recovery import TruthComparison
 from tidegauge.horizon.studies.scores import scores_table, tasks_table
 from tidegauge.horizon.studies.sensitivity import LIKELIHOOD
-from tidegauge.horizon.trend.comparison import TrendComparison, mixtures, shapes_table
-from tidegauge.horizon.trend.summary import TrendSummary, day_text, summarise_trend
-from tidegauge.report.durations import CENTURY_MONTHS
+from tidegauge.horizon.trend.comparison import AVERAGED, STACKED, TrendComparison
+from tidegauge.horizon.trend.summary import CentralInterval, TrendSummary, day_text
+from tidegauge.report.durations import CENTURY_MONTHS, duration_text
 
 _SHOWN_TASKS = 5
 _ABREAST = 4  # methods beside each other: more would not fit a screen
@@ -234,38 +234,68 @@ def _influence_lines(table: pd.DataFrame) -> Iterator[str]:
 
 
 def trends_text(comparison: TrendComparison) -> str:
-    """Return the shapes with their scores, doubling times and dates, for a terminal."""
+    """Return shapes and mixtures with scores and dates, then the headline by success rate."""
     lines = [
-        f"{'shape':<10} {'doubling time (months)':>28} {'weight':>7} {'unseen agents':>16} "
-        f"{'future agents':>16} {'1 work week at 50 %':>21}"
+        f"{'trend':<10} {'doubling time (months)':>28} {AVERAGED:>10} {STACKED:>8} "
+        f"{'unseen agents':>16} {'future agents':>16} {'1 work week at 50 %':>21}"
     ]
-    rows = {row["shape"]: row for row in shapes_table(comparison).to_dict("records")}
-    for name, trends, weights in mixtures(comparison):
-        summary = summarise_trend(trends, weights)
-        scores = " " * 41
+    rows = {row["shape"]: row for row in comparison.tables["shapes.csv"].to_dict("records")}
+    for name, summary in comparison.summaries.items():
+        scores = " " * 53
         if row := rows.get(name):
-            scores = f"{row['weight']:>7.2f} {_gap_text(row, 'elpd')} "
+            scores = f"{row['pseudo_bma']:>10.2f} {row['weight']:>8.2f} {_gap_text(row, 'elpd')} "
             scores += _gap_text(row, "future_elpd")
-        lines.append(f"{name:<10} {_months_text(summary):>28} {scores} {_week_text(summary):>21}")
+        at = summary.at(0.5)
+        week = next(reach for reach in at.reaches if reach.name == "1 work week")
+        date = day_text(week.day.median, summary.first_day)
+        lines.append(f"{name:<10} {_months_text(at.doubling_months):>28} {scores} {date:>21}")
     lines.append("unseen, future: log score less the best shape's, ± its standard error")
+    lines += ["", *_rate_lines(comparison.summaries[comparison.headline])]
+    lines += [f"note: {note}" for note in comparison.options.facts.notes]
     return "\n".join(lines)
 
 
-def _gap_text(row: Mapping[Any, Any], name: str) -> str:
-    gap, error = row[f"{name}_difference"], row[f"{name}_difference_se"]
-    return f"{'best' if gap == 0 else f'{gap:.1f} ± {error:.1f}':>16}"
+def _rate_lines(summary: TrendSummary) -> Iterator[str]:
+    last = day_text(summary.last_day, summary.first_day)
+    yield (
+        f"{summary.shape}, {summary.n_agents} agents, at the last release ({last}), random tasks: "
+        "medians, 95 % intervals"
+    )
+    yield (
+        f"{'success':<8} {'doubling time (months)':>28} {'horizon of the trend':>36} "
+        f"{'horizon of an agent released then':>36}"
+    )
+    for rate in summary.rates:
+        horizons = (_span_text(rate.minutes), _span_text(rate.next_minutes))
+        yield (
+            f"{f'{100 * rate.success:g} %':<8} {_months_text(rate.doubling_months):>28} "
+            f"{horizons[0]:>36} {horizons[1]:>36}"
+        )
 
 
-def _months_text(summary: TrendSummary) -> str:
-    """Return the doubling time with its interval, in months; ``none`` from a century on."""
-
-    def say(months: float) -> str:
-        return f"{months:.1f}" if months <= CENTURY_MONTHS else "none"
-
-    middle, low, high = map(say, summary.doubling_months)
+def _span_text(minutes: CentralInterval) -> str:
+    middle, low, high = map(duration_text, minutes)
     return f"{middle} ({low} to {high})"
 
 
-def _week_text(summary: TrendSummary) -> str:
-    week = next(r for r in summary.reaches if r.name == "1 work week" and r.success == 0.5)
-    return day_text(week.day.median, summary)
+def gap_text(difference: float, error: float) -> str:
+    """Return how far a shape's score is behind the best, with its standard error."""
+    if not np.isfinite(difference):
+        return "–"
+    if difference == 0:
+        return "best"
+    return f"{difference:.1f}" + (f" ± {error:.1f}" if np.isfinite(error) else "")
+
+
+def _gap_text(row: Mapping[Any, Any], name: str) -> str:
+    return f"{gap_text(row[f'{name}_difference'], row[f'{name}_difference_se']):>16}"
+
+
+def _months_text(months: CentralInterval) -> str:
+    """Return a doubling time with its interval, in months; ``none`` from a century on."""
+
+    def say(value: float) -> str:
+        return f"{value:.1f}" if value <= CENTURY_MONTHS else "none"
+
+    middle, low, high = map(say, months)
+    return f"{middle} ({low} to {high})"

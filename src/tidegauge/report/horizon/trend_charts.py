@@ -1,4 +1,4 @@
-"""Charts of trends: fans of every shape, and their doubling times side by side."""
+"""Charts of trends: fans of every shape, doubling times, and horizons at several success rates."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from tidegauge.horizon.trend.comparison import TrendComparison, trend_outputs
-from tidegauge.horizon.trend.summary import FAN_LEVELS
-from tidegauge.report.charts import ACCENT, chart_data
+from tidegauge.arrays import FloatArray
+from tidegauge.horizon.trend.comparison import AVERAGED, STACKED, TrendComparison
+from tidegauge.horizon.trend.summary import FAN_LEVELS, NEXT_AGENT, TREND
+from tidegauge.report.charts import ACCENT, PALETTE, chart_data
 from tidegauge.report.durations import (
     CENTURY_MONTHS,
     SECONDS_PER_MINUTE,
@@ -32,18 +33,20 @@ WIDE, NARROW = Size(310, 220, columns=3), Size(250, 190, columns=1, narrow=True)
 
 def trend_charts(comparison: TrendComparison) -> dict[str, Any]:
     """Return every chart of a comparison of trends by the name of its file."""
-    tables = trend_outputs(comparison)
-    fan, agents = tables["trend_fan.csv"], tables["agents.csv"]
+    tables = comparison.tables
+    fan, trends, head = tables["trend_fan.csv"], tables["trends.csv"], comparison.headline
     return {
-        "trends": fans_chart(fan, agents, WIDE),
-        "doubling": doubling_chart(tables["trends.csv"], tables["shapes.csv"], Size(560, 180)),
+        "trends": fans_chart(fan, tables["agents.csv"], WIDE),
+        "doubling": doubling_chart(trends, tables["shapes.csv"], Size(560, 180)),
+        "surface": surface_chart(fan[fan["shape"] == head], Size(560, 320)),
+        "reliability": reliability_chart(trends[trends["shape"] == head], Size(560, 180)),
     }
 
 
-def fans_chart(fan: pd.DataFrame, agents: pd.DataFrame, size: Size, success: float = 0.5) -> Any:
-    """Draw every shape's fan by itself, with the horizons as they were measured without one."""
-    own = fan[np.isclose(fan["success"].astype(float), success)]
-    log2, sd = agents["log2_p50"].to_numpy(float), agents["log2_p50_sd"].to_numpy(float)
+def fans_chart(fan: pd.DataFrame, agents: pd.DataFrame, size: Size) -> Any:
+    """Draw every shape's fans of T50, with the horizons as they were measured without a trend."""
+    own = fan[np.isclose(fan["success"], 0.5) & (fan["kind"] == "marginal")]
+    log2, sd = agents["log2_p50"].to_numpy(), agents["log2_p50_sd"].to_numpy()
     limits = float(2 ** log2.min() / _BELOW), float(2 ** log2.max() * _BEYOND)
     dots = [
         {
@@ -65,14 +68,7 @@ def fans_chart(fan: pd.DataFrame, agents: pd.DataFrame, size: Size, success: flo
 def _fan_panel(
     fan: pd.DataFrame, dots: list[dict[str, Any]], limits: Range, size: Size, *, title: str
 ) -> Any:
-    days = [milliseconds(day) for day in fan["date"]]
-    margin = 0.03 * (max(days) - min(days))
-    x = alt.X(
-        "date:T",
-        title=None,
-        scale=alt.Scale(type="utc", domain=[min(days) - margin, max(days)], nice=False),
-        axis=alt.Axis(grid=False, tickCount=4, labelOverlap="greedy"),
-    )
+    x = _date_axis(fan)
     scale, axis = duration_scale(*limits), duration_axis(*limits)
     base = alt.Chart(chart_data(dots)).encode(x=x)
     layers = [
@@ -87,39 +83,122 @@ def _fan_panel(
     return alt.layer(*layers).properties(width=size.width, height=size.height, title=title)
 
 
-def band_of(fan: pd.DataFrame, *, shift_log2: float = 0.0) -> Band:
-    """Return a fan's rows (date, extrapolated, q0.025 to q0.975 in minutes) as it is drawn."""
-    days = np.array([datetime.date.fromisoformat(day).toordinal() for day in fan["date"]], float)
-    seen = ~fan["extrapolated"].astype(str).str.lower().eq("true").to_numpy()
-    with np.errstate(divide="ignore"):
-        log2 = np.log2(fan[[f"q{level:g}" for level in FAN_LEVELS]].to_numpy(float).T) + shift_log2
+def _date_axis(fan: pd.DataFrame) -> Any:
+    days = [milliseconds(day) for day in fan["date"]]
+    margin = 0.03 * (max(days) - min(days))
+    return alt.X(
+        "date:T",
+        title=None,
+        scale=alt.Scale(type="utc", domain=[min(days) - margin, max(days)], nice=False),
+        axis=alt.Axis(grid=False, tickCount=4, labelOverlap="greedy"),
+    )
+
+
+def band_of(fan: pd.DataFrame) -> Band:
+    """Return the fans of one horizon, the trend's and the next agent's, as they are drawn."""
+    trend, agent = (_log2_fan(fan[fan["of"] == of]) for of in (TREND, NEXT_AGENT))
+    own = fan[fan["of"] == TREND]
+    days = np.array([datetime.date.fromisoformat(day).toordinal() for day in own["date"]], float)
+    seen = ~own["extrapolated"].to_numpy(bool)
     last = float(days[seen].max()) if seen.any() else float(days.min())
-    return Band(days, log2[2], log2[[0, 1, 3, 4]], last)
+    return Band(days, trend[2], trend[[0, 1, 3, 4]], last, agent[[0, 4]])
+
+
+def _log2_fan(fan: pd.DataFrame) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        log2: FloatArray = np.log2(fan[[f"q{level:g}" for level in FAN_LEVELS]].to_numpy().T)
+    return log2
+
+
+def surface_chart(fan: pd.DataFrame, size: Size) -> Any:
+    """Draw the trend of T(q) over date for every success rate q, with its 50 % band."""
+    own = fan[(fan["kind"] == "marginal") & (fan["of"] == TREND)]
+    middle = own[own["success"] == 0.5]["q0.5"]
+    shortest = own.groupby("success")["q0.5"].min()
+    limits = float(max(shortest.min(), 1e-4)) / _BELOW, float(min(middle.max(), 1e9)) * _BELOW
+    names = [success_text(rate) for rate in sorted(own["success"].unique())]
+    rows: list[dict[str, Any]] = [
+        {
+            "date": milliseconds(row["date"]),
+            "success": success_text(row["success"]),
+            "median": _seconds(_log2(row["q0.5"]), limits),
+            "low": _seconds(_log2(row["q0.25"]), limits),
+            "high": _seconds(_log2(row["q0.75"]), limits),
+            "extrapolated": bool(row["extrapolated"]),
+        }
+        for row in own.to_dict("records")
+    ]
+    last = max(row["date"] for row in rows if not row["extrapolated"])
+    dashed = [{**row, "extrapolated": True} for row in rows if row["date"] == last]
+    colour = alt.Color(
+        "success:N",
+        title="success",
+        scale=alt.Scale(domain=names, range=[PALETTE[i % len(PALETTE)] for i in range(len(names))]),
+        legend=alt.Legend(orient="top", columns=3 if size.narrow else 8, symbolOpacity=1),
+    )
+    scale, axis = duration_scale(*limits), duration_axis(*limits)
+    base = alt.Chart(chart_data(rows)).encode(x=_date_axis(own), color=colour)
+    meeting = alt.Chart(chart_data([*rows, *dashed])).encode(x=_date_axis(own), color=colour)
+    y = alt.Y("median:Q", scale=scale, axis=axis, title=None)
+    bands = base.mark_area(opacity=0.18, clip=True, aria=False).encode(
+        y=alt.Y("low:Q", scale=scale), y2="high:Q"
+    )
+    lines = meeting.mark_line(strokeWidth=2, clip=True, aria=False).encode(
+        y=y, strokeDash=alt.StrokeDash("extrapolated:N", legend=None)
+    )
+    return alt.layer(bands, lines).properties(width=size.width, height=size.height)
+
+
+def reliability_chart(trends: pd.DataFrame, size: Size) -> Any:
+    """Draw the doubling time of T(q) at the last release, by success rate q."""
+    found = trends[trends["quantity"] == "doubling_months"]
+    return _months_chart(
+        [
+            (f"{success_text(row['success'])} success", row["median"], row["low"], row["high"])
+            for row in found.to_dict("records")
+        ],
+        size,
+    )
 
 
 def doubling_chart(trends: pd.DataFrame, shapes: pd.DataFrame, size: Size) -> Any:
-    """Draw every shape's doubling time at the last release, with its 95 % interval and weight."""
-    weights = dict(zip(shapes["shape"], shapes["weight"].astype(float), strict=True))
-    found = trends[trends["quantity"] == "doubling_months"]
-    rows = []
-    for row in found.to_dict("records"):
-        middle, low, high = (float(row[name]) for name in ("median", "low", "high"))
-        weight = f" (weight {weights[row['shape']]:.2f})" if row["shape"] in weights else ""
-        rows.append(
-            {
-                "shape": f"{row['shape']}{weight}",
-                "middle": middle if middle <= _MOST_MONTHS else None,
-                "low": min(low, _MOST_MONTHS),
-                "high": min(high, _MOST_MONTHS),
-                "cut": high > _MOST_MONTHS,
-                "text": f"{row['shape']}: {months_text((middle, low, high))}",
-            }
-        )
+    """Draw every shape's doubling time of T50 at the last release, with its two weights."""
+    columns = (shapes["shape"], shapes["pseudo_bma"], shapes["weight"])
+    weights = {
+        shape: f" ({AVERAGED} {first:.2f}, {STACKED} {second:.2f})"
+        for shape, first, second in zip(*columns, strict=True)
+    }
+    own = (trends["quantity"] == "doubling_months") & np.isclose(trends["success"], 0.5)
+    return _months_chart(
+        [
+            (
+                row["shape"] + ("" if size.narrow else weights.get(row["shape"], "")),
+                *(row[end] for end in ("median", "low", "high")),
+            )
+            for row in trends[own].to_dict("records")
+        ],
+        size,
+    )
+
+
+def _months_chart(months: Sequence[tuple[str, float, float, float]], size: Size) -> Any:
+    """Draw doubling times with their 95 % intervals, one line a name."""
+    rows = [
+        {
+            "name": name,
+            "middle": middle if middle <= _MOST_MONTHS else None,
+            "low": min(low, _MOST_MONTHS),
+            "high": min(high, _MOST_MONTHS),
+            "cut": high > _MOST_MONTHS,
+            "text": f"{name}: {months_text((middle, low, high))}",
+        }
+        for name, middle, low, high in months
+    ]
     y = alt.Y(
-        "shape:N",
-        sort=[row["shape"] for row in rows],
+        "name:N",
+        sort=[row["name"] for row in rows],
         title=None,
-        axis=alt.Axis(labelLimit=200),
+        axis=alt.Axis(labelLimit=320),
     )
     base = alt.Chart(chart_data(rows)).encode(y=y)
     x = alt.X("low:Q", title="months to double", scale=alt.Scale(domainMin=0))
@@ -132,6 +211,11 @@ def doubling_chart(trends: pd.DataFrame, shapes: pd.DataFrame, size: Size) -> An
     )
     layers = alt.layer(bars, cut.encode(x="high:Q"), dots)
     return layers.properties(width=size.width, height=alt.Step(26))
+
+
+def success_text(rate: float) -> str:
+    """Return a success rate in per cent."""
+    return f"{100 * rate:g} %"
 
 
 def months_text(months: Sequence[float]) -> str:
@@ -153,5 +237,11 @@ def milliseconds(day: str) -> int:
     return (datetime.date.fromisoformat(day).toordinal() - _EPOCH) * DAY_MS
 
 
+def _log2(minutes: float) -> float:
+    with np.errstate(divide="ignore"):
+        return float(np.log2(minutes))
+
+
 def _seconds(log2: float, limits: Range) -> float:
-    return float(np.clip(2.0**log2, *limits)) * SECONDS_PER_MINUTE
+    low, high = np.log2(limits)
+    return float(2.0 ** np.clip(log2, low, high)) * SECONDS_PER_MINUTE

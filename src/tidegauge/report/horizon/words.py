@@ -7,10 +7,11 @@ import numpy as np
 from tidegauge.engine.diagnostics import Check
 from tidegauge.horizon.result import SUCCESS, HorizonFit, HorizonResult
 from tidegauge.horizon.store.studies import StoredTrend
+from tidegauge.horizon.trend.frontier import AgentFacts
 from tidegauge.horizon.trend.least_squares import Trendline
 from tidegauge.report.durations import WORK_UNITS, duration_text
 from tidegauge.report.horizon.content import Content, model_trends
-from tidegauge.report.horizon.sections import date_table
+from tidegauge.report.horizon.sections import date_table, next_agent_table
 from tidegauge.report.horizon.trend_charts import months_text
 from tidegauge.report.page import Block, Facts, Finding, Findings, Remark, Text
 
@@ -31,18 +32,27 @@ _CHECKS = {
         "No divergent transitions",
         "Divergences mark regions that the sampler could not explore; estimates may be biased.",
     ),
-    "other_modes": (
-        "Other modes of the posterior",
-        "Chains from dispersed starts search for them; their mass is the share of the posterior "
-        "that these numbers leave out.",
-    ),
     "predictive_human_durations": (
         "Human times agree with the model",
         "Posterior predictive check of the mean and sd of human times.",
     ),
+    "human_durations_left_out": (
+        "Each human time agrees with the others",
+        "Its probability by the posterior without it (LOO-PIT) is uniform if the model is right.",
+    ),
     "predictive_success_rates": (
         "Success rates agree with the model",
-        "Posterior predictive check: 95 % intervals of replicated runs cover about 95 % of rates.",
+        "Runs replicated at new tasks of the same lengths: few rates should lie outside their "
+        "95 % intervals.",
+    ),
+    "predictive_cells": (
+        "Runs of one agent at one task vary as the model says",
+        "Replicated cells: if runs are more alike than that, intervals are too narrow.",
+    ),
+    "lengths_follow_people": (
+        "Lengths follow people's times",
+        "Where inferred lengths follow the agents' failures more, a length is a difficulty, and "
+        "a horizon is circular.",
     ),
     "difficulty_against_human_time": (
         "How far tasks moved from their human time",
@@ -115,8 +125,8 @@ def headline_caption(content: Content) -> str:
         text += f"{fan}." if first.line.fan is not None else "."
     elif content.is_dated and first.trend is not None:
         text += (
-            " The line is the median of the trend, its bands hold 50 and 95 % of its draws; "
-            "dashed is extrapolated."
+            " The line is the median of the trend, its bands hold 50 and 95 % of its draws, the "
+            "dotted lines 95 % for an agent released then; dashed is extrapolated."
         )
     undated = [bar.agent for bar in first.bars if bar.date is None]
     if content.is_dated and undated:
@@ -127,20 +137,18 @@ def headline_caption(content: Content) -> str:
 def trend_blocks(content: Content) -> list[Block]:
     """Say what the trend is, how fast, and when it reaches which length of work."""
     if trends := model_trends(content.studies):
-        return _model_blocks(trends)
+        return _model_blocks(content, trends)
     return _line_blocks(content)
 
 
-def _model_blocks(trends: list[StoredTrend]) -> list[Block]:
+def _model_blocks(content: Content, trends: list[StoredTrend]) -> list[Block]:
     blocks: list[Block] = []
     for trend in trends:
-        rising, scatter = trend.quantities.get("rising_share"), trend.quantities.get("scatter_log2")
         pairs = [(f"doubling time, {trend.name}", months_text(trend.months()))]
-        if rising:
-            pairs.append(("probability that it rises", f"{float(rising['median']):.1%}"))
-        if scatter:
-            factor = 2 ** float(scatter["median"])
-            pairs.append(("agents scatter around it by a factor of", f"{factor:.2g}"))
+        if rising := trend.value("rising_share"):
+            pairs.append(("probability that it rises", f"{rising.median:.1%}"))
+        if scatter := trend.value("scatter_log2"):
+            pairs.append(("agents scatter around it by a factor of", f"{2**scatter.median:.2g}"))
         blocks.append(Facts(pairs))
     joint = [trend for trend in trends if trend.name.startswith("joint")]
     text = "The doubling time is that at the last release, with its 95 % interval. "
@@ -149,13 +157,21 @@ def _model_blocks(trends: list[StoredTrend]) -> list[Block]:
             f"The {joint[0].name} trend was fitted together with all the rest: agents scatter "
             "around it, and its bands include the uncertainty of tasks, agents and scatter. "
         )
-    if len(joint) < len(trends):
+    for mixture in trends[len(joint) :]:
         text += (
-            "The stacked trend mixes four shapes by how well they predict unseen agents; see "
-            "Trends below. "
+            f"The {mixture.name} trend mixes four shapes by how well they predict unseen agents; "
+            "see Trends below. "
         )
-    text += "Its fan stands for the trend, not for the next agent, which may be off it."
-    return [*blocks, Text(text), *(date_table(trend) for trend in trends[:1])]
+    text += (
+        "Its bands stand for the trend; the next agent lies off it by the scatter, within the "
+        "dotted lines 95 times in a hundred."
+    )
+    fit = content.fit
+    facts = fit.trend_agents if isinstance(fit, HorizonFit) else {}
+    chosen = AgentFacts(frontier=bool(facts.get("frontier")))
+    curse = [Text(f"Note: {note}.") for note in chosen.notes if joint]
+    tables = [table(trends[0]) for table in (next_agent_table, date_table)]
+    return [*blocks, Text(text), *curse, *tables]
 
 
 def _line_blocks(content: Content) -> list[Block]:

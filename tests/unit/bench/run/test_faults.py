@@ -23,11 +23,9 @@ from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.run.isolation import Isolation, bubblewrap_arguments, make_isolation
 from tidegauge.bench.run.options import Limits, Resources, RunOptions
 from tidegauge.bench.run.process import AgentGoneError, AgentProcess, open_place
-from tidegauge.bench.run.record import interrupted_record
+from tidegauge.bench.run.record import RunState, interrupted_record, settle_interrupted
 from tidegauge.bench.run.runner import run_agent
-from tidegauge.bench.run.state import RunState, settle_interrupted
-from tidegauge.bench.run.submissions import MAX_COPIES, Submissions
-from tidegauge.bench.run.workspace import make_workspace
+from tidegauge.bench.run.workspace import MAX_COPIES, Submissions, make_workspace
 from tidegauge.errors import InputError
 from tidegauge.schema.runs import read_runs
 

@@ -16,8 +16,8 @@ import pytest
 
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.run.options import Limits, RunOptions
+from tidegauge.bench.run.record import RunState, settle_interrupted
 from tidegauge.bench.run.runner import run_agent
-from tidegauge.bench.run.state import RunState, settle_interrupted
 from tidegauge.errors import InputError
 from tidegauge.schema.runs import read_runs
 

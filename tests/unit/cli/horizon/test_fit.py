@@ -216,22 +216,6 @@ def test_plots_of_odd_files_are_drawn(
     }
 
 
-def test_plots_of_full_with_every_option_on_are_drawn(
-    call: Call, simulated_runs: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    options = ("--model", "full", "--human-scale", "source", "--discrimination", "--noise-growth")
-    options += ("--noise", "student_t", "--rounding", "--estimate-bias", "--pooling", "lab")
-    options += ("--trend", "kink", "--release-dates", simulated_runs / "release_dates.yaml")
-    sizes = ("--draws", 30, "--tune", 50, "--chains", 2)
-    runs = simulated_runs / "runs.jsonl"
-    said = call("horizon", "fit", runs, "--out", out, "--plots", "-q", *options, *sizes)
-    assert said.code == 1  # so few draws never converge
-    charts = {"horizons", "success_curves", "trace", "rank", "sampling", "difficulty"}
-    charts |= {"predictive_success", "predictive_human"}
-    assert {path.stem for path in (out / "plots").iterdir()} == charts
-
-
 def test_a_chart_that_fails_does_not_lose_the_fit(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,7 @@ def test_faults_have_their_line(tmp_path: Path, text: str, fault: str) -> None:
         read_feature_table(path)
 
 
-@pytest.mark.parametrize("text", ["", "Patient\nA\n", "who,x\nA,1\n"])
+@pytest.mark.parametrize("text", ["", "Patient\nA\n", "who,x\nA,1\n", "Patient,x,x\nA,1,2\n"])
 def test_a_table_without_features_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(text)

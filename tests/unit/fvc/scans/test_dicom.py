@@ -68,6 +68,33 @@ def test_order_falls_back_step_by_step(
     np.testing.assert_array_equal(volume.hu, many)
     assert volume.spacing_mm[0] == pytest.approx(5.0)
     assert any(warning in text for text in volume.warnings)
+    assert volume.is_spaced == (warning == "ordered by SliceLocation")
+
+
+def test_a_distance_between_slices_is_known_without_positions(
+    tmp_path: Path, hu: NDArray[np.int16]
+) -> None:
+    """A thickness of 1.25 mm may stand for slices 10 mm apart."""
+
+    def edit(dataset: Dataset, index: int) -> None:
+        del dataset.ImagePositionPatient, dataset.SliceLocation
+        dataset.SliceThickness, dataset.SpacingBetweenSlices = 1.25, 10.0
+
+    volume = read_scan(write_slices(tmp_path / "scan", hu, edit))
+    assert volume.spacing_mm[0] == pytest.approx(10.0)
+    assert volume.is_spaced
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+def test_a_series_that_is_there_several_times_is_read_once(
+    tmp_path: Path, hu: NDArray[np.int16], copies: int
+) -> None:
+    for copy in range(copies):
+        write_slices(tmp_path / f"{copy}", (hu + copy).astype(np.int16))
+    volume = read_scan(tmp_path)
+    np.testing.assert_array_equal(volume.hu, hu)
+    n, n_all = len(hu), copies * len(hu)
+    assert volume.warnings == [f"{n_all - n} of {n_all} slices repeat a position and are left out"]
 
 
 def test_one_constant_position_for_all_slices_is_not_believed(
@@ -108,6 +135,13 @@ def test_unsigned_values_without_rescale_are_shifted_and_said_so(
     volume = read_scan(write_slices(tmp_path / "scan", hu, edit))
     np.testing.assert_array_equal(volume.hu, hu)
     assert volume.warnings == ["no rescale intercept: -1024 assumed"]
+
+    def edit_intercept(dataset: Dataset, index: int) -> None:
+        del dataset.RescaleIntercept
+
+    again = read_scan(write_slices(tmp_path / "slope alone", hu, edit_intercept))
+    np.testing.assert_array_equal(again.hu, hu)
+    assert again.warnings == volume.warnings
 
 
 @pytest.mark.parametrize("declared", [None, -2000, 63536])
@@ -218,14 +252,31 @@ def test_uneven_spacing_takes_the_nearest_slice_and_keeps_its_height(tmp_path: P
 
 
 @pytest.mark.parametrize("value", [0, 40, 3071])
-def test_a_frame_of_one_value_is_air(tmp_path: Path, hu: NDArray[np.int16], value: int) -> None:
+@pytest.mark.parametrize("around", [None, -1024, 100])
+def test_a_frame_of_one_value_is_air(
+    tmp_path: Path, hu: NDArray[np.int16], value: int, around: int | None
+) -> None:
+    """Also where another frame is around it."""
     noisy = hu + np.arange(hu.size).reshape(hu.shape) % 7  # tissue is never flat
     framed = np.pad(noisy, ((0, 0), (6, 9), (4, 4)), constant_values=value).astype(np.int16)
+    if around is not None:
+        framed = np.pad(framed, ((0, 0), (5, 5), (5, 5)), constant_values=around)
     volume = read_scan(write_slices(tmp_path / "scan", framed))
-    np.testing.assert_array_equal(volume.hu[:, 6:-9, 4:-4], noisy)
+    more = 0 if around is None else 5
+    inner = np.s_[:, 6 + more : -9 - more, 4 + more : -4 - more]
+    np.testing.assert_array_equal(volume.hu[inner], noisy)
     frame = np.ones(framed.shape, dtype=bool)
-    frame[:, 6:-9, 4:-4] = False
+    frame[inner] = False
     assert (volume.hu[frame] == -1024).all()
+
+
+def test_pairs_of_slices_far_apart_are_all_kept(tmp_path: Path, hu: NDArray[np.int16]) -> None:
+    def edit(dataset: Dataset, index: int) -> None:
+        dataset.ImagePositionPatient = [0, 0, -2.0 * index - 100 * (index // 2)]
+
+    volume = read_scan(write_slices(tmp_path / "scan", hu, edit))
+    np.testing.assert_array_equal(volume.hu, hu)
+    assert volume.missing_mm > 0
 
 
 def test_a_slice_far_from_all_others_is_left_out(tmp_path: Path, hu: NDArray[np.int16]) -> None:

@@ -19,7 +19,7 @@ from tidegauge.fvc.scans import cache as cache_module
 from tidegauge.fvc.scans.cache import scan_features
 from tidegauge.fvc.scans.features import FEATURES, measure_lungs
 from tidegauge.fvc.scans.grid import Spacing
-from tidegauge.fvc.scans.pictures import overlay_png, slice_png
+from tidegauge.fvc.scans.scan import overlay_png, slice_png
 from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
 from tidegauge.fvc.scans.series import ScanError, Volume
 from tidegauge.simulate.phantoms import write_phantom
@@ -292,6 +292,17 @@ def test_a_cache_that_cannot_be_written_costs_no_measurement(
 @pytest.mark.parametrize("patient", ["", ".", "..", "P00/../P01"])
 def test_an_id_that_names_another_folder_has_no_scan(fifty_scans: Path, patient: str) -> None:
     assert scan_features(fifty_scans, [patient], workers=1).table.iloc[0].isna().all()
+
+
+def test_a_frame_is_not_drawn(drawn: Phantom) -> None:
+    volume = volume_of(drawn)
+    wide = np.pad(volume.hu, ((0, 0), (60, 60), (80, 80)), constant_values=-1024)
+    framed = Volume(wide, volume.spacing_mm)
+    sizes = [
+        Image.open(io.BytesIO(slice_png(one, segment_lungs(one)))).size for one in (volume, framed)
+    ]
+    # A pixel of the working grid at each side counts as half frame.
+    assert sizes[1] == pytest.approx(sizes[0], abs=8)
 
 
 def test_slices_show_grey_and_the_outlines_of_both_lungs(drawn: Phantom) -> None:

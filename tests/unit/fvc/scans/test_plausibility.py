@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from tidegauge.fvc.scans.features import measure_lungs
 from tidegauge.fvc.scans.plausibility import Effect, Person, check_lungs, check_volume
 from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
 from tidegauge.fvc.scans.series import Volume
@@ -101,9 +102,27 @@ def test_part_of_the_lungs_costs_size_only(volume: Volume, kept: slice, name: st
     assert Effect.REFUSED not in found.values()
 
 
+@pytest.mark.parametrize(
+    ("first", "expected"), [(2, set()), (4, {"cut_off"}), (9, {"cut_off", "bases_alone"})]
+)
+def test_a_scan_that_begins_below_the_widest_part_is_refused(
+    volume: Volume, first: int, expected: set[str]
+) -> None:
+    part = Volume(volume.hu[first:], volume.spacing_mm)
+    lungs = segment_lungs(part)
+    assert names(part, lungs) == expected
+    assert measure_lungs(part, lungs).is_refused is ("bases_alone" in expected)
+
+
 def test_a_gap_costs_size_only(volume: Volume, lungs: Lungs) -> None:
     torn = replace(volume, missing_mm=60.0)
     assert [(f.name, f.effect) for f in check_lungs(torn, lungs)] == [("gap", Effect.SIZE)]
+
+
+def test_slices_at_an_unknown_distance_cost_size_only(volume: Volume, lungs: Lungs) -> None:
+    counted = replace(volume, is_spaced=False)
+    found = [(f.name, f.effect) for f in check_lungs(counted, lungs)]
+    assert found == [("distance_unknown", Effect.SIZE)]
 
 
 @pytest.mark.parametrize(

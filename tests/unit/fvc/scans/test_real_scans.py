@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tidegauge.fvc.scans.dicom import read_scan
 from tidegauge.fvc.scans.features import measure_lungs
-from tidegauge.fvc.scans.plausibility import check_lungs
+from tidegauge.fvc.scans.plausibility import Effect, check_lungs
 from tidegauge.fvc.scans.segmentation import LEFT, RIGHT, Lungs, segment_lungs
 from tidegauge.fvc.scans.series import ScanError, Volume
 
@@ -134,8 +134,53 @@ def test_an_image_that_cuts_the_chest_shows_the_lungs_that_are_in_it(ct: Path, n
 
 
 @pytest.mark.parametrize("name", MASKED)
+def test_a_circle_of_view_that_cuts_the_chest_is_said(ct: Path, name: str) -> None:
+    """Lung that meets the padding around the circle is lung, and its size is not known."""
+    volume, _ = masked(ct, name)
+    lungs = segment_lungs(volume).mask
+    rows, columns = (np.flatnonzero(lungs.any(axis=axes)) for axes in ((0, 2), (0, 1)))
+    y, x = np.ogrid[: volume.hu.shape[1], : volume.hu.shape[2]]
+    radius = np.hypot(y - (rows[0] + rows[-1]) / 2, x - (columns[0] + columns[-1]) / 2)
+    field = radius <= np.ptp(columns) / 2
+    part = Volume(np.where(field, volume.hu, -1024).astype(np.int16), volume.spacing_mm)
+    found = segment_lungs(part)
+    assert dice(found.mask, lungs & field) >= 0.98
+    findings = [(one.name, one.effect) for one in check_lungs(part, found)]
+    assert findings == [("cut_at_side", Effect.SIZE)]
+
+
+def test_the_table_under_a_cut_patient_is_not_lung(ct: Path) -> None:
+    """Foam of the table is as light as lung, and meets the sides of the image too."""
+    volume = osic(ct, "ID00419")
+    lungs = segment_lungs(volume).mask
+    columns = np.flatnonzero(lungs.any(axis=(0, 1)))
+    tenth = int(0.1 * np.ptp(columns))
+    inner = np.s_[:, :, columns[0] + tenth : columns[-1] - tenth]
+    found = segment_lungs(Volume(volume.hu[inner].copy(), volume.spacing_mm))
+    assert dice(found.mask, lungs[inner]) >= 0.99
+
+
+@pytest.mark.parametrize("name", [*MASKED, "ID00007", "a0001_soft"])
 def test_the_abdomen_alone_is_refused(ct: Path, name: str) -> None:
-    volume, truth = masked(ct, name)
-    last = np.flatnonzero(truth.any(axis=(1, 2)))[-1]
-    with pytest.raises(ScanError, match="no lungs found"):
-        segment_lungs(Volume(volume.hu[last - 1 :], volume.spacing_mm))
+    """With no lung, with the costophrenic recess, and with up to a third of the lungs."""
+    volume = masked(ct, name)[0] if name in MASKED else osic(ct, name)
+    areas = segment_lungs(volume).mask.sum(axis=(1, 2))
+    below = areas[::-1].cumsum()[::-1] / areas.sum()
+    for share in (0.0, 0.01, 0.03, 0.07, 0.15, 0.3):
+        first = int(np.argmax(below <= share))
+        part = Volume(volume.hu[first:], volume.spacing_mm)
+        try:
+            refused = measure_lungs(part, segment_lungs(part)).is_refused
+        except ScanError as error:
+            refused = "no lungs found" in str(error)
+        assert refused, f"{below[first]:.1%} of the lungs"
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_lungs_cut_short_at_the_apex_lose_their_size_only(ct: Path, name: str) -> None:
+    volume, _ = masked(ct, name)
+    areas = segment_lungs(volume).mask.sum(axis=(1, 2))
+    first = int(np.argmax(areas.cumsum() > 0.1 * areas.sum()))
+    part = Volume(volume.hu[first:], volume.spacing_mm)
+    found = check_lungs(part, segment_lungs(part))
+    assert [(one.name, one.effect) for one in found] == [("cut_off", Effect.SIZE)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pydicom
 import pytest
 from click.testing import CliRunner, Result
 
@@ -62,6 +64,29 @@ def test_a_volume_that_does_not_fit_the_patient_is_a_warning(
     assert "volume_for_the_patient" in result.output
     (warning,) = json.loads((tmp_path / "out" / "features.json").read_text())["warnings"]
     assert warning["name"] == "volume_for_the_patient"
+
+
+def test_a_scan_that_cannot_be_trusted_has_no_numbers(
+    scan_folder: tuple[Path, float], tmp_path: Path
+) -> None:
+    folder = tmp_path / "abdomen"
+    folder.mkdir()
+    slices = sorted(scan_folder[0].iterdir(), key=lambda path: slice_height_mm(path))
+    for path in slices[: len(slices) // 2]:
+        shutil.copy(path, folder)
+    result = run(folder, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "cannot be trusted: bases_alone" in result.stderr
+    found = json.loads((tmp_path / "out" / "features.json").read_text())
+    assert found["trusted"] is False
+    assert found["lung_volume_ml"] is found["left_lung_volume_ml"] is None
+    assert set(found["features"].values()) == {None}
+    assert "both lungs" in result.stdout
+    assert " ml" not in result.stdout
+
+
+def slice_height_mm(path: Path) -> float:
+    return float(pydicom.dcmread(path, stop_before_pixels=True).ImagePositionPatient[2])
 
 
 def test_a_scan_without_lungs_exits_1_with_the_reason(tmp_path: Path, tidegauge: object) -> None:

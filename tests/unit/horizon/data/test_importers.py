@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tidegauge.cli.horizon.imports import import_group
-from tidegauge.errors import InputError, ProblemsError
+from tidegauge.errors import InputError, ProblemsError, RunFileError
 from tidegauge.horizon.data.importers import (
     InspectOptions,
     TaskTime,
@@ -20,7 +20,7 @@ from tidegauge.horizon.data.importers import (
     import_mlebench,
     read_task_times,
 )
-from tidegauge.schema.runs import read_runs
+from tidegauge.schema.runs import append_runs, read_runs
 
 TIMES = {"sums": TaskTime(12.0, "baseline")}
 
@@ -204,7 +204,11 @@ def test_commands_append_records_that_read_back(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(json.dumps({**REPORT, "competition_id": "c"}))
     done = run(import_group, ["mlebench", str(tmp_path / "r.json"), *common, "--alias", "H"])
     assert done.exit_code == 0, done.output
-    assert [record.alias for record in read_runs(out)] == ["G", "H"]
+    first, second = read_runs(out)
+    assert [first.alias, second.alias] == ["G", "H"]
+    # Weights are of a whole file: appended beside others, those of one import would be wrong.
+    assert first.equal_task_weight == 1
+    assert second.equal_task_weight is None
     printed = run(import_group, ["inspect", str(log), *common[:2], "-q"])
     assert json.loads(printed.stdout)["task_id"] == "sums/x"
 
@@ -238,3 +242,20 @@ def test_a_member_too_large_for_a_log_is_refused_before_it_is_unpacked(tmp_path:
                 member.write(b" " * 2**20)
     with pytest.raises(InputError, match="larger than"):
         import_inspect([log], {}, InspectOptions())
+
+
+def imported(folder: Path, **field: object) -> int:
+    """Import a report of MLE-bench into a file of records."""
+    report = {"competition_id": "c", "any_medal": True, "alias": "a", **field}
+    (folder / "r.json").write_text(json.dumps(report))
+    found = import_mlebench([folder / "r.json"], {"c": TaskTime(60.0)})
+    return append_runs(folder / "runs.jsonl", found.records)
+
+
+def test_odd_reports_are_imported_or_refused(tmp_path: Path) -> None:
+    assert imported(tmp_path, created_at=3) == 1
+    assert imported(tmp_path, created_at="0001-01-01") == 1
+    assert imported(tmp_path, run_id=2**70) == 1
+    with pytest.raises(RunFileError, match="cannot be written"):
+        imported(tmp_path, alias="\ud800")
+    assert len(list(read_runs(tmp_path / "runs.jsonl"))) == 3

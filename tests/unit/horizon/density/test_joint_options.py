@@ -20,7 +20,7 @@ from tidegauge.horizon.density.human_noise import (
 )
 from tidegauge.horizon.density.joint import log_density
 from tidegauge.horizon.model.human_noise import NORMAL, STUDENT_T, WEIBULL
-from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
+from tidegauge.horizon.model.options import DEFAULT_PRIORS, FULL, HorizonOptions
 from tidegauge.horizon.model.parameters import BLOCKS, layout_of
 from tidegauge.horizon.sampler.coordinates import whitened_log_density
 from tidegauge.horizon.sampler.expansion import reference_at
@@ -45,6 +45,17 @@ VARIANTS = {
         noise_growth=True, rounding=True, human_prior="half_normal_2"
     ),
     "biased estimates, continuous scores": HorizonOptions(estimate_bias=True, scores="continuous"),
+    "beta-binomial": HorizonOptions(cells="beta_binomial"),
+    "lapses": HorizonOptions(lapses=True),
+    "lapses, beta-binomial, 2PL": HorizonOptions(
+        lapses=True, cells="beta_binomial", residual="task", discrimination=True
+    ),
+    "logit at the mean task, pooled slopes": HorizonOptions(
+        logit_prior="mean_task", slopes="pooled", estimate_prior="log_normal_1.8"
+    ),
+    "full": FULL,
+    "full on a kink": dataclasses.replace(FULL, trend="kink", lapses=True),
+    "full by labs": dataclasses.replace(FULL, pooling="lab"),
     "pooled": HorizonOptions(pooling="all"),
     "labs on a line": HorizonOptions(pooling="lab", trend="linear"),
     "quadratic": HorizonOptions(trend="quadratic"),
@@ -105,8 +116,9 @@ def test_a_scale_that_vanished_or_ran_away_still_shapes_coordinates(
     for block in scales:
         x = start_point(design, DEFAULT_PRIORS, options)
         x[layout.place(block)] = log_scale
-        for part in reference_at(design, DEFAULT_PRIORS, options, x).expansion:
-            assert np.isfinite(part).all(), BLOCKS[block]
+        expansion = reference_at(design, DEFAULT_PRIORS, options, x).expansion
+        for name, part in expansion.sections().items():
+            assert np.isfinite(part).all(), (BLOCKS[block], name)
 
 
 @pytest.mark.parametrize("nu", [1.01, 1.5, 4.0, 30.0, 300.0])

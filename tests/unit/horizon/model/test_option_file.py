@@ -53,15 +53,28 @@ def test_the_model_flag_wins_over_the_file(tmp_path: Path) -> None:
 def test_every_option_can_be_set_alone_by_flag_and_by_file(tmp_path: Path, name: str) -> None:
     usual = getattr(FULL, name)
     other = next(value for value in CHOICES.get(name, (True, False)) if value != usual)
-    by_flag = resolve(model="full", flags={name: other})
-    text = f"model: full\n{name}: {str(other).lower()}\n"
+    # A fractional score has no distribution that runs of a cell could be alike in.
+    beside = {"cells": "binomial"} if name == "scores" else {}
+    by_flag = resolve(model="full", flags={name: other, **beside})
+    text = "".join(
+        f"{key}: {str(value).lower()}\n"
+        for key, value in {"model": "full", name: other, **beside}.items()
+    )
     assert resolve(file=options_file(tmp_path, text)) == by_flag
     changed = {
         field.name
         for field in fields(HorizonOptions)
         if getattr(by_flag.options, field.name) != getattr(FULL, field.name)
     }
-    assert changed == {name}
+    assert changed == {name, *beside}
+
+
+@pytest.mark.parametrize("other", [{"cells": "beta_binomial"}, {"lapses": True}])
+def test_fractional_scores_need_independent_runs_without_lapses(other: dict[str, str]) -> None:
+    with pytest.raises(
+        InputError, match=f"scores=continuous: .*{next(iter(other))}.* needs successes"
+    ):
+        HorizonOptions(scores="continuous", **other)
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(HorizonOptions)])
@@ -145,7 +158,7 @@ def test_a_prior_replaces_one_and_leaves_the_others(
         ("priors: {alpha: {kind: half_normal, sd: 1}}", "kind must be normal, not half_normal"),
         (
             "priors: {sigma_human: {kind: normal, mu: 0, sd: 1}}",
-            "sigma_human: kind must be half_normal or half_cauchy or gamma, not normal",
+            "sigma_human: kind must be half_normal or half_cauchy or gamma or log_normal, not",
         ),
         ("priors: {alpha: {kind: normal, sd: 1}}", "a normal prior has mu and sd, not sd"),
         ("priors: {alpha: {kind: normal}}", "a normal prior has mu and sd, not nothing"),

@@ -18,7 +18,7 @@ from joint_density import log_joint
 from tidegauge.engine.priors import half_cauchy
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.design import Design
-from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonOptions
+from tidegauge.horizon.model.options import DEFAULT_PRIORS, FULL, HorizonOptions
 from tidegauge.horizon.model.specification import build_model, model_graph
 from tidegauge.horizon.model.specification_noise import (
     Noise,
@@ -40,7 +40,15 @@ CASES: list[dict[str, Any]] = [
     {"rounding": True},
     {"failures": "censor"},
     {"estimate_bias": True},
+    {"estimate_prior": "log_normal_1.8"},
     {"discrimination": True},
+    {"cells": "beta_binomial"},
+    {"lapses": True},
+    {"lapses": True, "cells": "beta_binomial"},
+    {"logit_prior": "mean_task"},
+    {"slopes": "pooled"},
+    {"slopes": "pooled", "trend": "linear", "logit_prior": "mean_task"},
+    FULL.changed,
     {"pooling": "all"},
     {"pooling": "lab"},
     {"pooling": "family"},
@@ -142,7 +150,7 @@ def _noises() -> list[tuple[Noise, Any]]:
     return [
         (NormalNoise(), stats.norm()),
         *((StudentNoise(nu=pt.constant(np.float64(nu))), stats.t(nu)) for nu in (1.05, 3, 40)),
-        (WeibullNoise(), stats.gumbel_l(-np.log(np.log(2)) / sd, 1 / sd)),
+        (WeibullNoise(), stats.gumbel_l(np.euler_gamma / sd, 1 / sd)),
     ]
 
 

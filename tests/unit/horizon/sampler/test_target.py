@@ -14,7 +14,7 @@ from tidegauge.horizon.model.options import (
     DEFAULT_PRIORS,
     FULL,
     HorizonOptions,
-    with_human_prior,
+    priors_in_force,
 )
 from tidegauge.horizon.sampler.coordinates import map_all, whitened_log_density
 from tidegauge.horizon.sampler.target import start_reference, whitened_density
@@ -26,7 +26,7 @@ def _density(options: HorizonOptions) -> LogDensity:
     rng = np.random.default_rng(3)
     # Families of about thirty tasks: sums within them are long enough for vector instructions.
     design = draw_design(usual_truth(rng, n_agents=10, n_tasks=90, n_families=3), rng)
-    priors = with_human_prior(DEFAULT_PRIORS, options)
+    priors = priors_in_force(DEFAULT_PRIORS, options)
     return whitened_density(design, priors, options, start_reference(design, priors, options))
 
 

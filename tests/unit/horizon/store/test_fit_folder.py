@@ -37,8 +37,8 @@ METR_COLUMNS = [
     "release_date",
 ]
 OUR_COLUMNS = [
-    *("p50_marginal", "p50_marginalq0.025", "p50_marginalq0.975"),
-    *("p80_marginal", "p80_marginalq0.025", "p80_marginalq0.975"),
+    *("p50_typical", "p50_typicalq0.025", "p50_typicalq0.975"),
+    *("p80_typical", "p80_typicalq0.025", "p80_typicalq0.975"),
     *("p50_beyond", "n_runs", "estimand"),
 ]
 

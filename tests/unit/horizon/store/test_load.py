@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import pickle
 import shutil
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +19,7 @@ import pandas as pd
 import pytest
 
 import tidegauge.horizon as th
+from builders import describe_anew
 from tidegauge.errors import InputError
 from tidegauge.horizon import HorizonFit, Runs, load
 from tidegauge.horizon.model.option_file import make_model
@@ -104,10 +109,60 @@ def test_missing_file_is_named(spoilt: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["empty", "binary", "half"])
-def test_damaged_file_is_named(spoilt: Path, name: str, damage: str) -> None:
+@pytest.mark.parametrize("forged", [False, True])
+def test_damaged_file_is_named(spoilt: Path, name: str, damage: str, forged: bool) -> None:
     noise, whole = np.random.default_rng(1).bytes(4000), (spoilt / name).read_bytes()
     spoils = {"empty": b"", "binary": noise, "half": whole[: len(whole) // 2]}
     (spoilt / name).write_bytes(spoils[damage])
+    if forged and name != "manifest.json":
+        describe_anew(spoilt)
+    with pytest.raises(InputError, match=name):
+        load(spoilt)
+
+
+def test_one_changed_bit_of_the_draws_is_noticed(spoilt: Path) -> None:
+    fit = load(spoilt)
+    path = spoilt / "posterior.nc"
+    data = bytearray(path.read_bytes())
+    at = data.find(np.ascontiguousarray(fit.estimate.alpha[0, :1]).tobytes())
+    assert at > 0
+    data[at] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=r"posterior\.nc: not the file that manifest\.json"):
+        load(spoilt)
+
+
+def test_a_fit_replaced_while_it_is_read_is_one_of_the_two(
+    regression_folder: Path, exact_folder: Path, tmp_path: Path
+) -> None:
+    """Readers on two threads, and a writer that never rests; none sees a mixture, none fails."""
+    expected = [load(regression_folder), load(exact_folder)]
+    expected[0].save(tmp_path)
+    stopped = threading.Event()
+
+    def write() -> None:
+        for result in itertools.cycle(reversed(expected)):
+            if stopped.is_set():
+                return
+            result.save(tmp_path)
+
+    def read(_: int) -> int:
+        return expected.index(load(tmp_path))
+
+    with ThreadPoolExecutor(3) as pool:
+        writer = pool.submit(write)
+        try:
+            found = set(pool.map(read, range(40)))
+        finally:
+            stopped.set()
+        writer.result()
+    assert found == {0, 1}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(spoilt: Path, name: str) -> None:
+    (spoilt / name).unlink()
+    os.mkfifo(spoilt / name)
     with pytest.raises(InputError, match=name):
         load(spoilt)
 
@@ -145,6 +200,7 @@ SPOIL: dict[str, tuple[Callable[[Path], None], str]] = {
 def test_wrong_content_is_refused_with_its_place(spoilt: Path, name: str) -> None:
     spoil, message = SPOIL[name]
     spoil(spoilt)
+    describe_anew(spoilt)
     with pytest.raises(InputError, match=message):
         load(spoilt)
 

@@ -60,7 +60,10 @@ def test_sensitivity_is_nothing_for_a_flat_prior_and_grows_as_the_prior_tightens
     assert found[0] < 0.01 < found[1] < found[2]
     assert found[2] > SENSITIVE
     constant = power_sensitivity(draws[..., None], np.zeros((2, 4000)))
-    assert constant[0] == pytest.approx(0, abs=1e-6)
+    # The root of a difference of sums over the draws, whose rounding walks at random, over the
+    # two steps of 1 % in power that ArviZ takes.
+    rounding = np.sqrt(np.sqrt(draws.size) * np.finfo(float).eps) / (2 * np.log2(1.01))
+    assert constant[0] < rounding < 1e-5
 
 
 def test_reweighting_to_a_power_gives_the_conjugate_median() -> None:

@@ -10,12 +10,19 @@ import numpy as np
 import pytest
 
 from designs import draw_design, usual_truth
+from tidegauge.engine.logistic import logistic_ridge
 from tidegauge.errors import InputError
 from tidegauge.horizon.data.agents import read_groups
 from tidegauge.horizon.data.design import Design
 from tidegauge.horizon.data.runs import Runs
+from tidegauge.horizon.data.weights import run_weights
 from tidegauge.horizon.model.options import CORE, HorizonOptions
-from tidegauge.horizon.trend.frontier import AgentFacts, frontier_agents, place_agents
+from tidegauge.horizon.trend.frontier import (
+    FRONTIER_NOTE,
+    AgentFacts,
+    frontier_agents,
+    place_agents,
+)
 
 LINEAR = HorizonOptions(trend="linear")
 
@@ -80,6 +87,49 @@ def test_a_trend_through_too_few_agents_is_refused(
     with pytest.raises(InputError, match=message):
         place_agents(Runs(design, dates), LINEAR, facts)
     place_agents(Runs(design, dates), CORE)  # without a trend nothing is needed
+
+
+@pytest.mark.parametrize("year", [1, 202, 1949, 2100, 2150, 9999])
+def test_a_date_that_no_agent_can_have_is_refused_with_the_agent(year: int) -> None:
+    design = ordered_design([2, 4, 6, 8])
+    dates = dates_of(design, [2020, 2021, 2022, year])
+    said = rf"release date of agent 3: {year:04}-01-01: .*; correct the date"
+    with pytest.raises(InputError, match=said):
+        place_agents(Runs(design, dates), LINEAR)
+
+
+def test_an_agent_without_a_date_is_not_in_the_trend() -> None:
+    design = ordered_design([2, 4, 6, 8])
+    placed = place_agents(Runs(design, dates_of(design, [2020, 2021, 2022])), LINEAR)
+    assert np.isnan(placed.design.agent_years).tolist() == [False, False, False, True]
+
+
+def test_a_trend_of_record_holders_rises_where_nothing_improves() -> None:
+    """Twelve agents alike, measured by few runs: those that were lucky hold the records."""
+    assert AgentFacts(frontier=True).notes == [FRONTIER_NOTE]
+    assert AgentFacts().notes == []
+    slopes, levels = [], []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        truth = usual_truth(rng, n_agents=12, n_tasks=30, n_families=6)
+        alike = replace(truth, beta=np.full(12, -0.8), alpha=np.full(12, 4.0))
+        design = draw_design(alike, rng, runs_per_cell=2)
+        dates = dates_of(design, list(range(2010, 2022)))
+        chosen = frontier_agents(design, dates)
+        weights = run_weights(design)
+        fits = logistic_ridge(
+            design.log2_minutes,
+            weights * design.successes,
+            weights * (design.attempts - design.successes),
+            ridge=1e-5,
+        )
+        log2 = -fits.intercept / fits.slope
+        record = [a for a, agent in enumerate(design.agents) if agent in chosen]
+        levels.append(log2[record].mean() - log2.mean())
+        if len(record) > 1:
+            slopes.append(np.polyfit(record, log2[record], 1)[0])
+    for found in (np.array(levels), np.array(slopes)):
+        assert found.mean() > 4 * found.std(ddof=1) / np.sqrt(found.size), found.mean()
 
 
 @pytest.mark.parametrize(

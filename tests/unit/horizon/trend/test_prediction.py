@@ -12,15 +12,18 @@ from tidegauge.errors import InputError
 from tidegauge.horizon.model.options import DEFAULT_PRIORS, HorizonPriors
 from tidegauge.horizon.model.trend_shapes import SHAPES, TREND_SHAPES, trend_value
 from tidegauge.horizon.trend.comparison import averaging_weights, stacking_weights
-from tidegauge.horizon.trend.prediction import Measured, TrendModel, prior_quantile
+from tidegauge.horizon.trend.measured import Measured
+from tidegauge.horizon.trend.prediction import TrendModel, prior_quantile
 
 
-def some_agents(n_agents: int, seed: int) -> Measured:
+def some_agents(n_agents: int, seed: int, *, shared: float = 0.7) -> Measured:
+    """Agents measured with errors of their own and one that all share."""
     rng = np.random.default_rng(seed)
     years = np.sort(rng.uniform(-2, 2, n_agents))
     sd = rng.uniform(0.3, 0.9, n_agents)
-    log2 = 4 + years + rng.normal(0, 0.6, n_agents) + rng.normal(0, sd)
-    return Measured(tuple(f"agent {a}" for a in range(n_agents)), years, log2, sd)
+    cov = np.diag(sd**2) + shared**2
+    value = 4 + years + rng.normal(0, 0.6, n_agents) + rng.multivariate_normal(0 * sd, cov)
+    return Measured(tuple(f"agent {a}" for a in range(n_agents)), years, value, cov)
 
 
 @pytest.fixture(scope="module", params=SHAPES)
@@ -31,60 +34,91 @@ def model(request: pytest.FixtureRequest) -> TrendModel:
 
 
 def test_leaving_one_out_is_predicting_it_from_the_others(model: TrendModel) -> None:
-    measured = model.measured
-    refitted = []
-    for agent in range(len(measured.agents)):
-        held = np.arange(len(measured.agents)) == agent
-        refitted.append(model.predict(measured.part(~held), measured.part(held))[0])
-    np.testing.assert_allclose(model.leave_one_out(), refitted, rtol=1e-7)
+    agents = np.arange(len(model.measured.agents))
+    everyone = model.log_evidence(agents >= 0)
+    expected = [everyone - model.log_evidence(agents != agent) for agent in agents]
+    np.testing.assert_allclose(model.leave_one_out(), expected, rtol=1e-7)
 
 
 def test_leaving_the_future_out_is_predicting_from_the_past(model: TrendModel) -> None:
-    measured = model.measured
+    years = model.measured.years
     chosen, scores = model.leave_future_out(3)
     assert list(chosen) == [3, 4, 5, 6]
     for agent, score in zip(chosen, scores, strict=True):
-        past = measured.years < measured.years[agent]
-        held = np.arange(len(measured.agents)) == agent
-        again = model.predict(measured.part(past), measured.part(held))[0]
+        past = years < years[agent]
+        both = past | (np.arange(years.size) == agent)
+        again = model.log_evidence(both) - model.log_evidence(past)
         assert score == pytest.approx(again, rel=1e-7)
 
 
-def test_prediction_is_that_of_a_million_prior_draws(model: TrendModel) -> None:
-    rng, size = np.random.default_rng(2), 400_000
-    seen, target = some_agents(4, seed=3), some_agents(3, seed=4)
-    ends = model.measured.years.min(), model.measured.years.max()
+def log_normals(value: np.ndarray, centre: np.ndarray, cov: np.ndarray) -> np.ndarray:
+    """Log densities of multivariate normals, one a row."""
+    root = np.linalg.cholesky(cov)
+    white = np.linalg.solve(root, (value - centre)[..., None])[..., 0]
+    logs = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+    return -0.5 * (white**2).sum(axis=1) - logs - 0.5 * value.size * np.log(2 * np.pi)
+
+
+@pytest.mark.parametrize("shared", [0.0, 1.5])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_evidence_is_that_of_many_prior_draws(shape: str, shared: float) -> None:
+    """Brute force: multivariate normals with the whole covariance, averaged over the prior."""
+    measured = some_agents(4, seed=3, shared=shared)
+    model = TrendModel(shape, measured)
+    rng, size = np.random.default_rng(2), 300_000
     coefficients = {
-        name: rng.uniform(*ends, size)
+        name: rng.uniform(measured.years.min(), measured.years.max(), size)
         if name == "trend_kink"
         else rng.normal(getattr(DEFAULT_PRIORS, name).mu, getattr(DEFAULT_PRIORS, name).sd, size)
-        for name in TREND_SHAPES[model.shape].coefficients
+        for name in TREND_SHAPES[shape].coefficients
     }
     prior = DEFAULT_PRIORS.sigma_horizon
     assert prior.kind == "gamma"
-    scatter = rng.gamma((prior.mu / prior.sd) ** 2, prior.sd**2 / prior.mu, size)[:, None]
+    scatter = rng.gamma((prior.mu / prior.sd) ** 2, prior.sd**2 / prior.mu, size)
+    centre = trend_value(shape, coefficients, measured.years)
+    cov = measured.cov + scatter[:, None, None] ** 2 * np.eye(4)
+    for chosen in (np.array([True] * 4), np.array([True, True, False, True])):
+        some = np.ix_(range(size), chosen, chosen)
+        density = np.exp(log_normals(measured.value[chosen], centre[:, chosen], cov[some]))
+        error = density.std() / np.sqrt(size) / density.mean()
+        assert error < 0.05, "the brute force must be able to tell"
+        difference = model.log_evidence(chosen) - np.log(density.mean())
+        assert abs(difference) < 4 * error + 0.01
 
-    def log_density(some: Measured) -> np.ndarray:
-        centre = trend_value(model.shape, coefficients, some.years)
-        return stats.norm.logpdf(some.log2, centre, np.hypot(scatter, some.sd))
 
-    log_weight = log_density(seen).sum(axis=1)
-    weight = np.exp(log_weight - logsumexp(log_weight))
-    expected = weight @ np.exp(log_density(target))
-    error = np.sqrt((weight**2) @ (np.exp(log_density(target)) - expected) ** 2) / expected
-    assert error.max() < 0.05, "the brute force must be able to tell"
-    difference = model.predict(seen, target) - np.log(expected)
-    assert (np.abs(difference) < 4 * error + 0.01).all()
+def test_leaving_one_out_of_a_known_scatter_is_the_conditional_normal() -> None:
+    """With no freedom left in the line and the scatter, by the formula for normals."""
+    still = normal(5, 1e-9)
+    priors = HorizonPriors(
+        trend_level=still, trend_rate=normal(1, 1e-9), sigma_horizon=gamma(mean=0.6, sd=1e-7)
+    )
+    measured = some_agents(6, seed=11)
+    found = TrendModel("linear", measured, priors=priors).leave_one_out()
+    cov, rest = measured.cov + 0.36 * np.eye(6), measured.value - 5 - measured.years
+    for agent in range(6):
+        others = np.arange(6) != agent
+        pull = np.linalg.solve(cov[np.ix_(others, others)], cov[others, agent])
+        sd = np.sqrt(cov[agent, agent] - pull @ cov[others, agent])
+        expected = stats.norm.logpdf(rest[agent], pull @ rest[others], sd)
+        assert found[agent] == pytest.approx(expected, abs=1e-5)
+    alone = Measured(measured.agents, measured.years, measured.value, np.diag(measured.sd**2))
+    independent = TrendModel("linear", alone, priors=priors).leave_one_out()
+    assert np.abs(independent - found).max() > 0.3, "the errors that agents share must matter"
 
 
 def test_draws_have_the_moments_of_the_regression(model: TrendModel) -> None:
     drawn = model.draw(20_000, np.random.default_rng(5))
     assert set(drawn) == {*TREND_SHAPES[model.shape].coefficients, "sigma_horizon"}
     measured = model.measured
-    new = Measured(("new",), np.array([1.0]), np.array([5.0]), np.array([0.4]))
-    centre = trend_value(model.shape, drawn, new.years)[:, 0]
+    # Beside the agents, one more whose error is its own: its density is a ratio of evidences.
+    years, value = np.append(measured.years, 1.0), np.append(measured.value, 5.0)
+    cov = np.zeros((8, 8))
+    cov[:7, :7], cov[7, 7] = measured.cov, 0.16
+    more = TrendModel(model.shape, Measured((*measured.agents, "new"), years, value, cov))
+    known = np.arange(8) < 7
+    exact = np.exp(more.log_evidence(known | ~known) - more.log_evidence(known))
+    centre = trend_value(model.shape, drawn, np.array([1.0]))[:, 0]
     density = stats.norm.pdf(5.0, centre, np.hypot(drawn["sigma_horizon"], 0.4))
-    exact = np.exp(model.predict(measured, new)[0])
     error = density.std() / np.sqrt(density.size)
     # The draws repeat the points, so their error is also that of some hundred points.
     assert density.mean() == pytest.approx(exact, abs=4 * error + 0.01 * exact)

@@ -17,13 +17,14 @@ import pytest
 from click.testing import CliRunner
 
 import tidegauge.horizon as th
-from builders import agent_row, human_row, write_rows
+from builders import agent_row, describe_anew, human_row, write_rows
 from tidegauge.cli.main import cli
 from tidegauge.errors import InputError
 from tidegauge.horizon import HorizonFit, load, write_report
 from tidegauge.horizon.horizons.estimate import Curves
 from tidegauge.horizon.result import CurveFit
 from tidegauge.horizon.store.studies import read_studies
+from tidegauge.horizon.trend.frontier import FRONTIER_NOTE
 from tidegauge.report.durations import TICKS, duration_axis, duration_text
 from tidegauge.report.horizon.content import CHARTS, STUDY_CHARTS, content_of
 from tidegauge.report.horizon.headline import Bar, minutes_range
@@ -142,31 +143,73 @@ def test_every_check_of_a_fit_is_explained_in_words(trend_fit_folder: Path) -> N
 def test_page_says_the_joint_doubling_time_and_dates_of_the_file(
     whole_html: str, trend_fit_folder: Path
 ) -> None:
-    table = pd.read_csv(trend_fit_folder / "trend.csv", dtype=str).set_index("quantity")
-    months = [float(table.loc["doubling_months", end]) for end in ("median", "low", "high")]
+    table = pd.read_csv(trend_fit_folder / "trend.csv").set_index(["quantity", "success"])
+    months = [table.loc[("doubling_months", 0.5), end] for end in ("median", "low", "high")]
     assert f"{months[0]:.1f} months ({months[1]:.1f} to {months[2]:.1f})" in whole_html
-    for length in ("1_work_day", "1_work_year"):
-        for rate in ("p50", "p80"):
-            assert table.loc[f"date_{length}_{rate}", "median"] in whole_html
+    for rate in (0.5, 0.8):
+        agent = table.loc[("next_agent_minutes", rate), "median"]
+        assert duration_text(agent) in whole_html
+    dates = pd.read_csv(trend_fit_folder / "trend_dates.csv")
+    for day in dates["median"]:
+        assert day in whole_html
     assert "not the joint trend model" not in whole_html
 
 
 def test_headline_draws_the_fans_of_the_files(trend_fit_folder: Path, trend_folder: Path) -> None:
     fit = load(trend_fit_folder)
     content = content_of(fit, read_studies(fit, trend=trend_folder))
-    assert content.trend_names == ["joint linear", "stacked"]
+    assert content.trend_names == ["joint linear", "pseudo-BMA"]  # eight agents are few
     fan = pd.read_csv(trend_fit_folder / "trend_fan.csv")
-    for one in content.headlines:
-        if one.kind == "typical" and one.trend_name == "joint linear":
-            own = fan[fan["success"] == {"p50": 0.5, "p80": 0.8}[one.rate]]
-            assert one.trend is not None
-            np.testing.assert_allclose(2**one.trend.log2, own["q0.5"], rtol=1e-6)
-            assert one.trend.last_day < one.trend.days.max()
+    for one in content.headlines[::2]:
+        rate = {"p50": 0.5, "p80": 0.8}[one.rate]
+        own = fan[(fan["kind"] == one.kind) & (fan["success"] == rate)].set_index("of")
+        assert one.trend is not None
+        assert one.trend.agent is not None
+        assert one.trend.fan is not None
+        np.testing.assert_allclose(2**one.trend.log2, own.loc["trend", "q0.5"], rtol=1e-6)
+        np.testing.assert_allclose(2 ** one.trend.agent[1], own.loc["next agent", "q0.975"])
+        assert (one.trend.agent[1] > one.trend.fan[3]).all()
+        assert one.trend.last_day < one.trend.days.max()
     # With residual difficulty the marginal 80 % horizon is shorter, and so is its trend.
     lines = {(one.rate, one.kind): one.trend for one in content.headlines[::2]}
     assert (lines["p80", "marginal"].log2 < lines["p80", "typical"].log2).all()
     assert content.kinds_differ
     assert content.rates
+
+
+def test_page_shows_both_mixtures_and_the_trend_at_every_success_rate(
+    whole_html: str, trend_folder: Path
+) -> None:
+    shapes = pd.read_csv(trend_folder / "shapes.csv")
+    for row in shapes.to_dict("records"):
+        cells = f"<td>{row['pseudo_bma']:.2f}</td><td>{row['weight']:.2f}</td>"
+        assert cells in re.sub(r"<td[^>]*>", "<td>", whole_html), row["shape"]
+    assert "The headline is pseudo-BMA: with fewer than 20 agents" in whole_html
+    for name in ("pseudo-BMA", "stacked"):
+        assert f"When the {name} trend reaches a length of human work" in whole_html
+    for rate in ("50 %", "80 %", "90 %", "95 %", "99 %"):
+        assert f"{rate} success" in whole_html  # doubling time by success rate
+
+
+def test_page_says_that_a_frontier_is_chosen_by_noisy_outcomes(
+    trend_fit_folder: Path, trend_folder: Path, tmp_path: Path
+) -> None:
+    copies = [
+        Path(shutil.copytree(folder, tmp_path / name))
+        for name, folder in (("fit", trend_fit_folder), ("trend", trend_folder))
+    ]
+    for copy, page in zip(copies, ("own.html", "beside.html"), strict=True):
+        path = copy / "manifest.json"
+        described = json.loads(path.read_text())
+        described["settings"]["agents"] = {"since": None, "frontier": True}
+        described["notes"] = [FRONTIER_NOTE]
+        path.write_text(json.dumps(described))
+        beside = {} if page == "own.html" else {"trend": copy}
+        fit = copy if page == "own.html" else trend_fit_folder
+        write_report(tmp_path / page, fit, **beside)
+        assert "winner" in (tmp_path / page).read_text()
+    write_report(tmp_path / "plain.html", trend_fit_folder, trend=trend_folder)
+    assert "winner" not in (tmp_path / "plain.html").read_text()
 
 
 def test_human_runs_of_the_page_are_those_of_the_file(trend_fit_folder: Path) -> None:
@@ -212,6 +255,7 @@ def test_folders_of_another_kind_are_refused(
         write_report(tmp_path / "page.html", fit_folder, multiverse=tmp_path / "no")
     copy = Path(shutil.copytree(trend_folder, tmp_path / "trend"))
     (copy / "trend_fan.csv").write_text("date\n")
+    describe_anew(copy)
     with pytest.raises(InputError, match=r"trend_fan.csv: no column"):
         write_report(tmp_path / "page.html", fit_folder, trend=copy)
     assert not (tmp_path / "page.html").exists()
@@ -277,7 +321,7 @@ def test_charts_are_saved_and_those_of_an_earlier_page_removed(
     page_folder: Path, exact_folder: Path, tmp_path: Path
 ) -> None:
     charts = Path(shutil.copytree(page_folder / "charts", tmp_path / "charts"))
-    alone = [name for name in CHARTS if name not in STUDY_CHARTS and "stacked" not in name]
+    alone = [name for name in CHARTS if name not in STUDY_CHARTS and "mixture" not in name]
     assert {path.name for path in charts.iterdir()} == {
         f"{name}.{ending}" for name in alone for ending in ("png", "svg")
     }
@@ -303,6 +347,7 @@ def test_bad_input_exits_2_and_writes_nothing(
 ) -> None:
     folder = Path(shutil.copytree(exact_folder, tmp_path / "fit"))
     (folder / "diagnostics.json").write_text("{}")
+    describe_anew(folder)
     before = sorted(tmp_path.rglob("*"))
     done = tidegauge("horizon", "report", folder, "--charts", tmp_path / "charts")  # type: ignore[operator]
     assert done.returncode == 2
