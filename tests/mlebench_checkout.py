@@ -963,6 +963,14 @@ def prepare_as_mlebench(checkout: Path, data: Path, names: list[str] | None = No
     return data
 
 
+def write_world(folder: Path) -> None:
+    """Write checkout/ with the scores of its samples, and data/ as MLE-bench prepares them."""
+    root = write_checkout(folder / "checkout")
+    reference = Reference(root, prepare_as_mlebench(root, folder / "data"))
+    write_sample_scores(root, reference)
+    reference.close()
+
+
 def write_sample_scores(checkout: Path, reference: Reference) -> None:
     """Write tests/constants.py: what the sample submissions score."""
     scores = {name: reference.sample_score(name) for name in reference.names()}

@@ -23,25 +23,24 @@ MadeGrader = Callable[..., CheckoutPrepared]
 
 
 @pytest.fixture(scope="session")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made.write_checkout(tmp_path_factory.mktemp("mle") / "checkout")
+def root(mlebench: Path) -> Path:
+    return mlebench / "checkout"
 
 
 @pytest.fixture(scope="session")
-def data(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made.prepare_as_mlebench(root, tmp_path_factory.mktemp("mle") / "data")
+def data(mlebench: Path) -> Path:
+    return mlebench / "data"
 
 
 @pytest.fixture(scope="session")
 def reference(root: Path, data: Path) -> Iterator[made.Reference]:
     found = made.Reference(root, data)
-    made.write_sample_scores(root, found)
     yield found
     found.close()
 
 
 @pytest.fixture(scope="session")
-def checkout(root: Path, reference: made.Reference) -> Checkout:
+def checkout(root: Path) -> Checkout:
     return open_checkout(root)
 
 

@@ -16,36 +16,17 @@ import pytest
 
 import mlebench_checkout as made
 from calls import Call
+from mlebench_matrix import FASHION, check_scores, check_verdicts, expected_of, some_files
 from tidegauge.bench.mlebench.competition import CheckoutPrepared
-from tidegauge.bench.mlebench.profile import Spoiler, make_spoiler, rows_of, to_csv
+from tidegauge.bench.mlebench.profile import Spoiler, rows_of, to_csv
 from tidegauge.bench.run.options import Limits, RunOptions
 from tidegauge.bench.run.runner import run_agent
 from tidegauge.bench.server import listen, validating
 
 Open = Callable[..., CheckoutPrepared]
 NAMES = sorted(made.MADE)
-FASHION = "h-and-m-personalized-fashion-recommendations"
-# Only customers that nobody scores are left out: graded, though the validator wants all.
-UNSCORED = {"last_row_missing", "id_replaced", "id_twice"}
-FIELDS = [
-    "competition_id", "score", "gold_threshold", "silver_threshold", "bronze_threshold",
-    "median_threshold", "any_medal", "gold_medal", "silver_medal", "bronze_medal", "above_median",
-    "submission_exists", "valid_submission", "is_lower_better", "created_at", "submission_path",
-]  # fmt: skip
-
-
-def expected_of(score: float | None) -> float | None:
-    """What we make of MLE-bench's score: NaN and infinities are no scores."""
-    return score if score is not None and math.isfinite(score) else None
-
-
-def files_of(prepared: CheckoutPrepared) -> dict[str, bytes]:
-    """The gold and the sample submission, and spoiled copies of both."""
-    found = {"gold": prepared.gold.read_bytes(), "sample": prepared.sample.read_bytes()}
-    for base in ("gold", "sample"):
-        copies = make_spoiler(found[base], prepared.template).copies()
-        found |= {f"{base} {name}": data for name, data in copies}
-    return found
+# Rows in another order, missing and repeated; cells that are none; no file at all.
+KINDS = ("shuffled", "last_row_missing", "id_twice", "empty_cell", "infinite", "no_bytes")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -53,17 +34,9 @@ def test_scores_and_validity_are_the_graders_own(
     name: str, opened: Open, reference: made.Reference, tmp_path: Path
 ) -> None:
     prepared = opened(name, se_seconds=0)
-    files = files_of(prepared)
-    assert len(files) >= 2 + 15
-    for kind, data in files.items():
-        (path := tmp_path / "submission.csv").write_bytes(data)
-        score, error = reference.grade(name, path)
-        report = prepared.grade(path).report(prepared.competition)
-        assert report["score"] == expected_of(score), kind
-        assert report["valid_submission"] == (expected_of(score) is not None), kind
-        assert report["mlebench"]["valid_submission"] == (error is None), kind
-        assert (report["mlebench"]["exception"] or "None").split(":")[0] == str(error), kind
-        assert list(report)[: len(FIELDS)] == FIELDS
+    files = some_files(prepared, KINDS)
+    assert len(files) == 2 + len(KINDS)
+    check_scores(prepared, reference, files, tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,20 +44,9 @@ def test_verdicts_on_decoys_are_those_on_the_true_answers(
     name: str, opened: Open, reference: made.Reference, tmp_path: Path
 ) -> None:
     prepared = opened(name)
-    assert prepared.side_files.decoys is not None
-    decoys = prepared.side_folder / prepared.side_files.decoys
-    with prepared.worker(decoys) as worker:
-        for kind, data in files_of(prepared).items():
-            (path := tmp_path / "submission.csv").write_bytes(data)
-            score, error = reference.grade(name, path)
-            on_decoys = worker.grade(data)
-            assert on_decoys.fault_type == error, kind
-            verdict = prepared.check(data)
-            if name == FASHION and kind.split()[-1] in UNSCORED:
-                assert score is not None
-                assert not verdict.valid
-            else:
-                assert verdict.valid == (expected_of(score) is not None), (kind, verdict)
+    files = some_files(prepared, KINDS)
+    assert len(files) == 2 + len(KINDS)
+    check_verdicts(prepared, reference, files, tmp_path)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -250,7 +250,7 @@ def test_a_grader_that_forges_replies_is_not_believed(with_grader: MadeGrader) -
         body(
             """
             import socket
-            number = next(n for n in range(3, 50) if os.path.exists(f"/proc/self/fd/{n}")
+            number = next(n for n in range(3, 1024) if os.path.exists(f"/proc/self/fd/{n}")
                           and "socket" in os.readlink(f"/proc/self/fd/{n}"))
             socket.socket(fileno=os.dup(number)).send(b'{"seconds": "long"}')
             return 0.5
