@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Guides with servers and background jobs are run whole by tests/unit/bench/test_docs.py.
-ELSEWHERE = ("bench.md", "adding-a-competition.md")
+ELSEWHERE = ("bench.md", "mlebench.md", "adding-a-competition.md")
 # A machine's own folders and a registry's address, spelt so that this file holds none of them.
 FORBIDDEN = [f"/{name}/" for name in ("work", "root", "farm")] + ["index-{}".format("url")]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.M | re.S)

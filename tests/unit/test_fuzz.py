@@ -18,11 +18,12 @@ def test_no_reader_fails_on_spoiled_input(
     every_target: dict[str, Target], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("inputs")
-    findings = {
-        reader: found
-        for reader, target in every_target.items()
-        if (found := fuzz(target, folder, inputs=150, seed=7).findings)
-    }
+    findings = {}
+    for reader, target in every_target.items():
+        # With hashes that fit, a whole result is loaded: fifty times what other readers take.
+        inputs = 50 if "forged" in reader else 150
+        if found := fuzz(target, folder, inputs=inputs, seed=7).findings:
+            findings[reader] = found
     assert findings == {}
 
 

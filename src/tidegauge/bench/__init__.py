@@ -16,15 +16,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegauge.bench.competition_folder import Prepared, open_prepared
+    from tidegauge.bench.competition_folder import Prepared
     from tidegauge.bench.competitions.base import Competition
-    from tidegauge.bench.competitions.registry import competition_names, get_competition
+    from tidegauge.bench.competitions.registry import competition_names
     from tidegauge.bench.grading import grade_submission as grade
     from tidegauge.bench.preparation import prepare_competition as prepare
     from tidegauge.bench.preparation import simulate_and_prepare as simulate
     from tidegauge.bench.run.options import Limits, Resources, RunOptions
     from tidegauge.bench.run.runner import run_agent
     from tidegauge.bench.run.workspace import make_workspace
+    from tidegauge.bench.sources import find_competition as get_competition
+    from tidegauge.bench.sources import open_competition as open_prepared
     from tidegauge.bench.verification import verify
 
 __all__ = [
@@ -52,10 +54,10 @@ _HOMES = {
     "Resources": "run.options:Resources",
     "RunOptions": "run.options:RunOptions",
     "competition_names": "competitions.registry:competition_names",
-    "get_competition": "competitions.registry:get_competition",
+    "get_competition": "sources:find_competition",
     "grade": "grading:grade_submission",
     "make_workspace": "run.workspace:make_workspace",
-    "open_prepared": "competition_folder:open_prepared",
+    "open_prepared": "sources:open_competition",
     "prepare": "preparation:prepare_competition",
     "run_agent": "run.runner:run_agent",
     "simulate": "preparation:simulate_and_prepare",

@@ -184,7 +184,7 @@ def competition_grade(name: str, folder: str) -> Scorer:
         prepared = open_prepared(get_competition(name), Path(folder))
         data = await _read_submission()
         found: Path | bytes = SUBMISSION / "nothing" if data is None else data
-        report = grade_submission(prepared, found).report(prepared)
+        report = grade_submission(prepared, found).report(prepared.competition)
         report["submission_path"] = str(SUBMISSION)
         report["steps_used"] = store().get(_STEPS, 0)
         return Score(

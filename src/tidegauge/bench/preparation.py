@@ -76,7 +76,7 @@ def prepare_competition(
     try:
         with folder_lock(out):
             finish_prepare(out)
-            staging = _staging(out, raw)
+            staging = staging_folder(out, raw)
             try:
                 _fill(competition, raw, staging, verify=verify, copy=copy, progress=progress)
             except InputError:
@@ -93,7 +93,7 @@ def prepare_competition(
     return open_prepared(competition, out)
 
 
-def _staging(out: Path, raw: Path) -> Path:
+def staging_folder(out: Path, raw: Path) -> Path:
     """Return the staging folder; what a killed preparation of the same data left is kept."""
     staging = out / STAGING
     try:
@@ -225,14 +225,14 @@ def _raw_folder(raw: Path, staging: Path, progress: Progress) -> Path:
         raw = archives[0]
     if not zipfile.is_zipfile(raw):
         raise InputError(f"{raw}: neither a folder nor a .zip; give the raw data")
-    folder = _unpack(raw, make_folder(staging / "raw"), progress)
+    folder = unpack(raw, make_folder(staging / "raw"), progress)
     inner = [path for path in folder.iterdir() if path.is_dir()]
     if not any(folder.glob("*.csv")) and len(inner) == 1:
         return inner[0]  # an archive of a folder rather than of its contents
     return folder
 
 
-def _unpack(archive: Path, folder: Path, progress: Progress) -> Path:
+def unpack(archive: Path, folder: Path, progress: Progress) -> Path:
     """Unpack what is not yet there; a member can leave `folder` neither by name nor by link."""
     try:
         with zipfile.ZipFile(archive) as zipped:

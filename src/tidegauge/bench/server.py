@@ -38,7 +38,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tidegauge.bench.competition_folder import Prepared
+from tidegauge.bench import gateway
+from tidegauge.bench.competition_folder import BusyError, Prepared
 from tidegauge.errors import InputError
 from tidegauge.schema.submission import MAX_BYTES, Source, Verdict
 
@@ -72,8 +73,15 @@ def make_app(
     limits: ServerLimits | None = None,
     *,
     on_request: Callable[[], None] | None = None,
+    is_slow: bool = False,
 ) -> Starlette:
-    """Return the application; `check` is called on a worker thread with the uploaded file."""
+    """Return the application; `check` is called with the uploaded file.
+
+    Parameters
+    ----------
+    is_slow : bool
+        Check small uploads on a thread too: each may take seconds.
+    """
     limits = limits or ServerLimits()
     threads: list[anyio.CapacityLimiter] = []  # made inside the running loop
 
@@ -98,10 +106,13 @@ def make_app(
         if upload is None:
             return _error(400, "send the submission as the multipart field `file`")
         with upload.file as file:
-            if (upload.size or 0) <= _SMALL_BYTES:
-                verdict = check(file)
-            else:
-                verdict = await anyio.to_thread.run_sync(check, file, limiter=threads[0])
+            try:
+                if (upload.size or 0) <= _SMALL_BYTES and not is_slow:
+                    verdict = check(file)
+                else:
+                    verdict = await anyio.to_thread.run_sync(check, file, limiter=threads[0])
+            except BusyError:
+                return _error(503, "busy with other submissions; try again")
         return JSONResponse({"result": verdict.sentence()})
 
     async def health(request: Request) -> Response:
@@ -267,18 +278,25 @@ class Validator:
 
 
 @contextlib.contextmanager
-def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Iterator[Validator]:
+def validating(
+    prepared: Prepared, sockets: Sequence[socket.socket] = (), *, allowed: Sequence[str] = ()
+) -> Iterator[Validator]:
     """Validate submissions in a process of its own while the block runs.
+
+    With `allowed` hosts a gateway stands before it, which carries tunnels to these and no others.
 
     It holds the public keys only, and the runner shares neither memory nor descriptors with it.
     Who connects before it is ready waits.
     """
+    prepared.make_ready()
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegauge-"))
         path = Path(folder) / "validator"
         unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unix.bind(str(path))
         unix.listen(_BACKLOG)
+        if allowed:
+            stack.enter_context(_gateway(path, allowed))
         path.chmod(0o666)  # who sees the file may validate; the folder is for its owner
         url = f"http://127.0.0.1:{sockets[0].getsockname()[1]}" if sockets else None
         counter = os.memfd_create("validations")
@@ -289,6 +307,7 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, *place, str(os.getpid()), *map(str, passed)],
             pass_fds=passed,
+            env={**os.environ, **prepared.environment()},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -300,10 +319,32 @@ def validating(prepared: Prepared, sockets: Sequence[socket.socket] = ()) -> Ite
         yield Validator(path, url, stack.enter_context(mmap.mmap(counter, 8)))
 
 
+@contextlib.contextmanager
+def _gateway(path: Path, allowed: Sequence[str]) -> Iterator[None]:
+    """Take the place of a validator's socket, which moves aside."""
+    inner = path.with_name("behind-gateway")
+    os.rename(path, inner)
+    outer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    outer.bind(str(path))
+    outer.listen(_BACKLOG)
+    process = subprocess.Popen(
+        [sys.executable, "-m", gateway.__name__, str(outer.fileno()), str(inner), *allowed],
+        pass_fds=[outer.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    outer.close()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def main(arguments: Sequence[str]) -> None:
     """Be the validator of a run: competition, prepared folder, runner, counter, sockets."""
-    from tidegauge.bench.competition_folder import open_prepared
-    from tidegauge.bench.competitions.registry import get_competition
+    from tidegauge.bench.sources import open_competition
 
     name, folder, runner, *numbers = arguments
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -319,9 +360,10 @@ def main(arguments: Sequence[str]) -> None:
     def count() -> None:
         os.pwrite(counter, next(counts).to_bytes(8, "little"), 0)
 
-    prepared = open_prepared(get_competition(name), Path(folder))
+    prepared = open_competition(name, folder)
     limits = ServerLimits(prepared.max_bytes)
-    serve(make_app(prepared.check, limits, on_request=count), sockets)
+    slow = prepared.checks_slowly
+    serve(make_app(prepared.check, limits, on_request=count, is_slow=slow), sockets)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,9 @@ def verify(
     submission = folder / "submission.csv"
     limit = prepared.max_bytes
     data = read_file(submission, max_bytes=limit) if submission.is_file() else None
-    found = grade_submission(prepared, data or submission, leaderboard=leaderboard).report(prepared)
+    found = grade_submission(prepared, data or submission, leaderboard=leaderboard).report(
+        prepared.competition
+    )
     found["submission_sha256"] = None if data is None else hashlib.sha256(data).hexdigest()
     found["answers_sha256"] = prepared.answers_sha256()
     if not report.get("submission_exists"):

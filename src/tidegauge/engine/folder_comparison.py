@@ -120,8 +120,9 @@ def _relative_difference(old: NDArray[Any], new: NDArray[Any]) -> float | None:
         a, b = (side[unlike].astype(np.float64) for side in (old, new))
     except (TypeError, ValueError):
         return None
-    both_missing = np.isnan(a) & np.isnan(b)  # NaN is unlike itself
-    a, b = a[~both_missing], b[~both_missing]
+    # NaN is unlike itself, and a text is unlike the number that it writes.
+    apart = (a != b) & ~(np.isnan(a) & np.isnan(b))
+    a, b = a[apart], b[apart]
     if not np.isfinite(a).all() or not np.isfinite(b).all():
         return math.inf
     return float(np.max(np.abs(a - b) / np.maximum(np.abs(a), np.abs(b)), initial=0.0))

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+import mlebench_checkout as made
+from sharing import shared_folder
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.competitions.registry import get_competition
+from tidegauge.bench.mlebench.checkout import open_checkout
+from tidegauge.bench.mlebench.competition import checkout_competition, open_checkout_prepared
 from tidegauge.bench.preparation import prepare_competition, simulate_and_prepare
 from tidegauge.bench.run.isolation import bubblewrap_works, choose_isolation
 from tidegauge.bench.run.options import Limits, RunOptions
@@ -57,6 +61,20 @@ def surge(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return simulate_and_prepare(
         get_competition("surge"), tmp_path_factory.mktemp("surge"), seed=3, salt="test"
     )
+
+
+@pytest.fixture(scope="session")
+def mlebench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A made-up checkout of MLE-bench, checkout/, and its prepared data, data/."""
+
+    def make(folder: Path) -> None:
+        made.write_world(folder)
+        # Several tests copy this competition: its profile shall not be made meanwhile.
+        name = "harbour-depths"
+        competition = checkout_competition(open_checkout(folder / "checkout"), name)
+        open_checkout_prepared(competition, folder / "data" / name).make_ready()
+
+    return shared_folder(tmp_path_factory, "mlebench", make)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+import mlebench_checkout as made
+
 DOCS = Path(__file__).parents[3] / "docs"
 
 
@@ -91,6 +93,24 @@ def test_competition_of_the_guide_is_found_through_its_entry_point(
     (record,) = records_in(tmp_path)
     assert record["task_id"] == "mlebench/my-doubling"
     assert record["score_cont"] > 1.2  # the training mean knows nothing of x
+
+
+@pytest.mark.usefixtures("some_isolation")
+def test_every_command_of_the_mlebench_guide_runs(
+    tmp_path: Path, reserved_port: Callable[[], int]
+) -> None:
+    made.write_checkout(tmp_path / "mle-bench")
+    (place := tmp_path / "data" / "spaceship-titanic").mkdir(parents=True)
+    made.write_zip(place / "spaceship-titanic.zip", "spaceship-titanic")
+    sums = tmp_path / "mle-bench/mlebench/competitions/spaceship-titanic/checksums.yaml"
+    sums.unlink()  # the guide's data is none that was published
+    script = "\n".join(blocks("mlebench.md", "sh"))
+    done = run_script(script, tmp_path, reserved_port())
+    assert done.returncode == 0, done.stderr
+    assert "spaceship-titanic: ok" in done.stdout
+    assert json.loads((tmp_path / "report.json").read_text())["se_method"] == "halves"
+    records = [record["task_id"] for record in records_in(tmp_path)]
+    assert records == ["mlebench/spaceship-titanic"] * 2
 
 
 def test_every_test_that_security_names_exists() -> None:

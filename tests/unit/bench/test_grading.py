@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tidegauge.bench.competition_folder import Prepared
+from tidegauge.bench.competition_folder import Prepared, TablePrepared
 from tidegauge.bench.competitions.base import Answers, Thresholds
-from tidegauge.bench.grading import aggregate, grade_many, grade_submission, score_table
+from tidegauge.bench.grading import aggregate, grade_many, grade_submission
 from tidegauge.bench.medals import bootstrap_odds, medal_ranks, thresholds_from_leaderboard
 from tidegauge.errors import InputError
 
@@ -65,7 +65,7 @@ def test_thousand_random_grades_equal_the_independent_computation(small_osic: Pr
         assert table is not None
         submission = dict(zip(keys, zip(fvc, confidence, strict=True), strict=True))
         expected = independent_osic_score(submission, scored)
-        assert score_table(small_osic, table).score == pytest.approx(expected, abs=1e-9)
+        assert small_osic.score_table(table).score == pytest.approx(expected, abs=1e-9)
 
 
 def write(tmp_path: Path, submission: pd.DataFrame) -> Path:
@@ -83,7 +83,7 @@ def test_report_has_the_fields_of_the_usual_grader(
     osic: Prepared, good: pd.DataFrame, tmp_path: Path
 ) -> None:
     grade = grade_submission(osic, write(tmp_path, good))
-    report = grade.report(osic)
+    report = grade.report(osic.competition)
     assert list(report)[:16] == [
         "competition_id", "score", "gold_threshold", "silver_threshold", "bronze_threshold",
         "median_threshold", "any_medal", "gold_medal", "silver_medal", "bronze_medal",
@@ -127,14 +127,14 @@ def test_crash_of_the_grader_is_not_called_an_invalid_submission(
         raise ZeroDivisionError("a bug of ours")
 
     path = write(tmp_path, good)
-    broken_competition = Prepared(
+    broken_competition = TablePrepared(
         type(osic.competition)(**{**vars(osic.competition), "score": broken}),
         osic.public, osic.private, osic.expected_keys,
     )  # fmt: skip
     with pytest.raises(ZeroDivisionError):
         grade_submission(broken_competition, path)
     (osic_copy := tmp_path / "p").mkdir()
-    empty = Prepared(osic.competition, osic.public, osic_copy, osic.expected_keys)
+    empty = TablePrepared(osic.competition, osic.public, osic_copy, osic.expected_keys)
     with pytest.raises(InputError, match="answers"):
         grade_submission(empty, path)
 
@@ -154,7 +154,7 @@ def test_validator_and_grader_agree_on_every_fault(
 
 
 def test_missing_submission_is_reported_as_such(osic: Prepared, tmp_path: Path) -> None:
-    report = grade_submission(osic, tmp_path / "none.csv").report(osic)
+    report = grade_submission(osic, tmp_path / "none.csv").report(osic.competition)
     assert (report["submission_exists"], report["valid_submission"]) == (False, False)
     assert report["score"] is None
     assert not report["any_medal"]
@@ -206,7 +206,9 @@ def test_medals_are_exclusive_and_follow_the_direction(surge: Prepared, tmp_path
     medals = []
     for error in (0.5, 1.0, 1.5, 3.0, 5.5, 5.6, 50.0):
         answers.assign(surge_cm=answers.surge_cm + error).to_csv(tmp_path / "s.csv", index=False)
-        report = grade_submission(surge, tmp_path / "s.csv", leaderboard=board).report(surge)
+        report = grade_submission(surge, tmp_path / "s.csv", leaderboard=board).report(
+            surge.competition
+        )
         names = [n for n in ("gold", "silver", "bronze") if report[f"{n}_medal"]]
         assert len(names) <= 1
         assert report["any_medal"] == bool(names)

@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tidegauge.bench.competition_folder import Prepared
+from tidegauge.bench.competition_folder import Prepared, TablePrepared
 from tidegauge.bench.server import ServerLimits, listen, make_app, make_server, validating
 from tidegauge.errors import InputError
 
@@ -161,7 +161,7 @@ def test_no_score_rank_or_answer_can_be_asked_for(osic: Prepared, port: int) -> 
 
 
 def test_validation_needs_no_private_folder(osic: Prepared, tmp_path: Path) -> None:
-    blind = Prepared(osic.competition, osic.public, tmp_path / "nowhere", osic.expected_keys)
+    blind = TablePrepared(osic.competition, osic.public, tmp_path / "nowhere", osic.expected_keys)
     assert blind.check(osic.public / "sample_submission.csv").valid
 
 

@@ -34,6 +34,8 @@ def verdicts(old: Path, new: Path) -> dict[str, tuple[str, float | None]]:
     ("before", "after", "verdict", "difference"),
     [
         ("a,b\nx,1.5\n", "a,b\nx,1.50\n", "same", None),  # other bytes, equal numbers
+        ("a,b\nx,0\ny,2\n", "a,b\nx,0.0\ny,2\n", "same", None),  # equal zeros
+        ("a,b\nx,0\ny,2\n", "a,b\nx,0.0\ny,2.5\n", "differs", 0.2),
         ("a,seconds\nx,1\n", "a,seconds\nx,2\n", "same", None),  # how long it took
         ("a,b\nx,2\n", "a,b\nx,2.5\n", "differs", 0.2),
         ("a,b\nx,\n", "a,b\nx,1\n", "differs", None),  # a value that was not there

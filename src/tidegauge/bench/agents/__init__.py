@@ -14,8 +14,14 @@ SHIPPED = {
 }
 
 
+# Agents of language models: they speak the step protocol, and need a model to be named.
+REACT = "python -m tidegauge.bench.agents.react"
+
+
 def resolve_agent(agent: str) -> tuple[str, str]:
     """Return the command and the default alias of what a user gave as ``--agent``."""
+    if agent == "react":
+        return REACT, agent
     if agent in SHIPPED:
         return SHIPPED[agent], agent
     words = agent.split()

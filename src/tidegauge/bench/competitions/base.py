@@ -48,9 +48,9 @@ def _accept(table: SubmissionTable) -> list[str]:
     return []
 
 
-@dataclass(frozen=True)
-class Competition:
-    """One competition.
+@dataclass(frozen=True, kw_only=True)
+class CompetitionBase:
+    """What every competition is, however its submissions are checked and scored.
 
     Attributes
     ----------
@@ -60,10 +60,34 @@ class Competition:
         The full name in reports and run records.
     description : str
         Text of description.md: the task, the files, the metric, the submission.
-    form : SubmissionForm
-        Columns of a submission; the checks of every row follow from it.
+    lower_is_better : bool or None
+        None where nobody knows: there are no medals then.
     human_minutes : float
         How long a skilled person would need, as an estimate.
+    """
+
+    name: str
+    competition_id: str
+    title: str
+    description: str
+    lower_is_better: bool | None
+    human_minutes: float
+
+    def better(self, score: float, threshold: float) -> bool:
+        """Whether a score reaches a threshold in this competition's direction."""
+        if self.lower_is_better is None:
+            return False
+        return score <= threshold if self.lower_is_better else score >= threshold
+
+
+@dataclass(frozen=True, kw_only=True)
+class Competition(CompetitionBase):
+    """A competition whose submission is a table: one key, then numbers.
+
+    Attributes
+    ----------
+    form : SubmissionForm
+        Columns of a submission; the checks of every row follow from it.
     prepare : callable
         ``prepare(raw, public, private)`` writes the tables; one of them
         must be public/sample_submission.csv.
@@ -84,13 +108,8 @@ class Competition:
         (where it is, where it goes).
     """
 
-    name: str
-    competition_id: str
-    title: str
-    description: str
     form: SubmissionForm
     lower_is_better: bool
-    human_minutes: float
     prepare: Callable[[Path, Path, Path], None]
     read_answers: Callable[[Path], Answers]
     score: Callable[[Columns, Columns], float]
@@ -99,7 +118,3 @@ class Competition:
     thresholds: Thresholds | None = None
     checksums: Mapping[str, str] = field(default_factory=dict)
     scans: Callable[[Path, Path], list[tuple[Path, Path]]] | None = None
-
-    def better(self, score: float, threshold: float) -> bool:
-        """Whether a score reaches a threshold in this competition's direction."""
-        return score <= threshold if self.lower_is_better else score >= threshold

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,8 @@ class Isolation:
         The user id of this agent alone, where the runner is root.
     namespaces : bool
         With ``user``: processes, network, IPC and mounts are its own too.
+    places : mapping of str to str
+        Names in the workspace, and where else a bubblewrap sandbox shows them.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class Isolation:
     hidden: tuple[Path, ...] = ()
     user: int | None = None
     namespaces: bool = False
+    places: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_own_network(self) -> bool:
@@ -376,6 +379,9 @@ def bubblewrap_arguments(
             options += ["--ro-bind", source_of(mount), str(mount)]
     options += ["--bind", source_of(workspace), str(workspace)]
     options += ["--ro-bind", source_of(workspace / "input"), str(workspace / "input")]
+    for name, place in isolation.places.items():
+        bind = "--ro-bind" if name == "input" else "--bind"
+        options += [bind, source_of(workspace / name), place]
     if validator is not None:
         options += ["--bind", source_of(validator), SANDBOX_SOCKET]
     return [*options, "--remount-ro", "/", "--chdir", str(workspace)]
@@ -411,8 +417,9 @@ def files_named_in(command: Sequence[str]) -> tuple[Path, ...]:
 def give_workspace(workspace: Path, isolation: Isolation) -> None:
     """Make the workspace the agent's: its user owns it, others may not enter."""
     if isolation.user is not None:
-        for path in (workspace, workspace / "submission"):
-            os.chown(path, isolation.user, isolation.user)
+        for path in (workspace, *(workspace / name for name in ("submission", "code", "logs"))):
+            if path.is_dir():
+                os.chown(path, isolation.user, isolation.user)
 
 
 def take_back(workspace: Path) -> None:

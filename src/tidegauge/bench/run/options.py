@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,6 +99,15 @@ class RunOptions:
         Files and folders a bubblewrap sandbox also shows, read-only.
     passed : tuple of str
         Names of environment variables that an isolated agent keeps.
+    allow_net : tuple of str
+        Hosts (``HOST`` or ``HOST:PORT``) that an agent with a network of its own may reach.
+    extra : mapping
+        Further environment variables of the agent.
+    layout : str
+        ``mlebench`` also shows the workspace as /home/data, /home/submission and so on, as
+        MLE-bench's image has it.
+    without_leaks : bool
+        Leave out the public files that are known to give answers away.
     """
 
     command: str
@@ -110,3 +120,7 @@ class RunOptions:
     leaderboard: Path | None = None
     mounts: tuple[Path, ...] = ()
     passed: tuple[str, ...] = ()
+    allow_net: tuple[str, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
+    layout: str = "tidegauge"
+    without_leaks: bool = False

@@ -17,13 +17,14 @@ from pathlib import Path
 import msgspec
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.grading import Report
+from tidegauge.bench.grade_report import Report
 from tidegauge.bench.run.options import RunOptions
 from tidegauge.errors import TideGaugeError
 from tidegauge.schema.runs import RunRecord, append_run
 from tidegauge.system import fcntl
 
 FAMILY = "mlebench"
+_OF_CHECKOUTS = ("split", "notices", "checkout_commit", "package_versions", "leaks_removed")
 _MAX_BYTES = 2**20
 _FATAL = {"time": "usageLimits", "steps": "usageLimits", "disk": "usageLimits", "failed": "runner"}
 
@@ -79,6 +80,7 @@ def finished_record(
             "seed": report["seed"],
             "score_se": report["score_se"],
             "isolation": report["isolation"],
+            **{name: report[name] for name in _OF_CHECKOUTS if name in report},
         },
     )
 

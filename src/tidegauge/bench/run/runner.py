@@ -22,7 +22,8 @@ from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
 from tidegauge.bench.competitions.base import Thresholds
-from tidegauge.bench.grading import Grade, Report, find_thresholds, grade_submission
+from tidegauge.bench.gateway import parse_host
+from tidegauge.bench.grade_report import Grade, Report
 from tidegauge.bench.run.budget import Budget, Deadline
 from tidegauge.bench.run.isolation import (
     Isolation,
@@ -45,7 +46,13 @@ from tidegauge.bench.run.protocol import (
 )
 from tidegauge.bench.run.record import RunState, finished_record, interrupted_record
 from tidegauge.bench.run.resources import disk_watched
-from tidegauge.bench.run.workspace import Best, Submissions, make_workspace, read_agents_file
+from tidegauge.bench.run.workspace import (
+    MLEBENCH_PLACES,
+    Best,
+    Submissions,
+    make_workspace,
+    read_agents_file,
+)
 from tidegauge.bench.server import Validator, listen, validating
 from tidegauge.errors import InputError
 from tidegauge.io import append_lines, atomic_write, atomic_write_bytes, make_folder
@@ -62,7 +69,7 @@ class _Run:
     prepared: Prepared
     options: RunOptions
     isolation: Isolation
-    thresholds: Thresholds
+    thresholds: Thresholds | None
     folder: Path
     run_id: str
     seed: int
@@ -156,7 +163,14 @@ def _checked(prepared: Prepared, out: Path, runs: Path, options: RunOptions, see
             f"characters; {HUMAN!r} is for people"
         )
     isolation = _isolation(prepared, out, options)
-    thresholds = find_thresholds(prepared, options.leaderboard)
+    for host in options.allow_net:
+        parse_host(host)
+    if options.allow_net and not isolation.has_own_network:
+        raise InputError(
+            "--allow-net: without a network of its own an agent reaches every host; install "
+            "bubblewrap, or leave the option out"
+        )
+    thresholds = prepared.thresholds(options.leaderboard)
     append_lines(runs, lambda held: [])  # it can be appended to, and is there when the disk is full
     run_id = uuid.uuid4().hex
     folder = out.resolve() / f"{_file_name(options.alias)}-seed{seed}-{run_id[:8]}"
@@ -178,9 +192,7 @@ def _checked(prepared: Prepared, out: Path, runs: Path, options: RunOptions, see
 
 
 def _isolation(prepared: Prepared, out: Path, options: RunOptions) -> Isolation:
-    secrets = [prepared.private.resolve()]
-    if (source := prepared.source) is not None:
-        secrets.append(source.resolve())
+    secrets = [path.resolve() for path in prepared.hidden]
     for path in options.mounts:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder to mount")
@@ -192,6 +204,10 @@ def _isolation(prepared: Prepared, out: Path, options: RunOptions) -> Isolation:
     isolation = make_isolation(options.isolation, mounts=(*options.mounts, *shown), hidden=hidden)
     if isolation.kind == "user" and not isolation.namespaces:
         _refuse_readable(secrets, isolation)
+    if options.layout == "mlebench":
+        if isolation.kind != "bwrap":
+            raise InputError("--layout mlebench: only bubblewrap can show /home; install it")
+        isolation = replace(isolation, places=MLEBENCH_PLACES)
     return isolation
 
 
@@ -222,13 +238,17 @@ def _work(run: _Run, hold_interrupts: Callable[[], None], progress: Progress) ->
         limits=options.limits,
         counts_steps=run.counts_steps,
         link=read_only_input,
+        layout=options.layout,
+        without_leaks=options.without_leaks,
     )
     give_workspace(run.workspace, run.isolation)
     (run.folder / "reserve").write_bytes(b"\0" * _RESERVE_BYTES)
     work = None
     try:
         with contextlib.ExitStack() as stack:
-            validator = stack.enter_context(validating(run.prepared, _tcp_sockets(run)))
+            validator = stack.enter_context(
+                validating(run.prepared, _tcp_sockets(run), allowed=options.allow_net)
+            )
             began, budget = time.time(), Budget(options.limits)
             own_network = run.isolation.has_own_network
             agent = stack.enter_context(
@@ -295,8 +315,19 @@ def _environment(run: _Run, budget: Budget, validator: Validator) -> dict[str, s
         "TIDEGAUGE_DEADLINE": str(deadline),
         "TIDEGAUGE_STEPS": str(budget.steps_left),
         "TIDEGAUGE_SEED": str(run.seed),
+        "TIDEGAUGE_SAMPLE": run.prepared.sample_name,
         "SERVER_URL": validator.url or f"http://127.0.0.1:{PORTS[0]}",
     }
+    if run.options.allow_net:
+        proxy = f"http://127.0.0.1:{PORTS[0]}"
+        told |= {"HTTPS_PROXY": proxy, "https_proxy": proxy, "NO_PROXY": "127.0.0.1,localhost"}
+    if run.options.layout == "mlebench":
+        told |= {
+            "COMPETITION_ID": run.prepared.competition.competition_id,
+            "TIME_LIMIT_SECS": str(int(budget.seconds_left)),
+            "STEP_LIMIT": str(budget.steps_left),
+        }
+    told |= run.options.extra
     return agent_environment(
         run.isolation,
         workspace=run.workspace,
@@ -362,7 +393,7 @@ def _report(run: _Run, work: _Work) -> Report:
         grade = Grade(path, True, None, None, [f"not graded: {error}"], run.thresholds)
     run.submissions.forget()
     report = {
-        **grade.report(run.prepared),
+        **grade.report(run.prepared.competition),
         "best_score": best.score,
         "valid_submissions_seen": best.count,
         **_facts(run, work),
@@ -378,9 +409,7 @@ def _grade(run: _Run) -> Grade:
     final = run.folder / "submission.csv"
     if data is not None:
         _write(final, data)
-    grade = grade_submission(
-        run.prepared, final if data is None else data, leaderboard=run.options.leaderboard
-    )
+    grade = run.prepared.grade(final if data is None else data, leaderboard=run.options.leaderboard)
     return replace(grade, submission_path=str(final))
 
 
@@ -400,7 +429,7 @@ def _facts(run: _Run, work: _Work) -> Report:
         "protocol": options.protocol,
         "isolation": run.isolation.kind,
         "isolation_in_force": run.isolation.sentence(),
-        "network": "none but the validator" if run.isolation.has_own_network else "the host's",
+        "network": _network(run),
         "exit_cause": ending.cause,
         "exit_code": ending.exit_code,
         "exit_detail": ending.detail,
@@ -414,10 +443,17 @@ def _facts(run: _Run, work: _Work) -> Report:
         "processes_ended_for_memory": work.memory_kills,
         "validations": work.validations,
         "lost_transcript_events": run.transcript.lost,
+        "leaks_removed": options.without_leaks,
         "tokens_count": run.transcript.tokens or _reported_tokens(run),
         "submission_sha256": None if data is None else hashlib.sha256(data).hexdigest(),
         "answers_sha256": run.prepared.answers_sha256(),
     }
+
+
+def _network(run: _Run) -> str:
+    if not run.isolation.has_own_network:
+        return "the host's"
+    return ", ".join(["none but the validator", *run.options.allow_net])
 
 
 def _reported_tokens(run: _Run) -> int | None:

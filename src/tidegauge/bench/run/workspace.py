@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.bench.competition_folder import Prepared
-from tidegauge.bench.grading import score_table
 from tidegauge.bench.preparation import link_or_copy
 from tidegauge.bench.run.isolation import walk
 from tidegauge.bench.run.options import Limits
@@ -27,6 +26,15 @@ DEFAULT_URL = "http://127.0.0.1:5001"
 SUBMISSION = Path("submission", "submission.csv")
 MAX_COPIES = 32
 MAX_COPIED_BYTES = 256 * 2**20
+# Where MLE-bench's image has what a workspace holds.
+MLEBENCH_PLACES = {
+    "input": "/home/data",
+    "submission": "/home/submission",
+    "code": "/home/code",
+    "logs": "/home/logs",
+    "instructions.txt": "/home/instructions.txt",
+    "validate_submission.sh": "/home/validate_submission.sh",
+}
 
 _INSTRUCTIONS = """\
 {title}
@@ -77,6 +85,8 @@ def make_workspace(
     counts_steps: bool = True,
     url: str = DEFAULT_URL,
     link: bool = False,
+    layout: str = "tidegauge",
+    without_leaks: bool = False,
 ) -> Path:
     """Write instructions.txt, input/, submission/ and validate_submission.sh to a new folder.
 
@@ -85,6 +95,10 @@ def make_workspace(
     link : bool
         Link scans instead of copying them: only where the agent cannot write to its input, since
         it would write to the prepared data and to what that was made from.
+    layout : str
+        ``mlebench`` also makes code/ and logs/, where agents for MLE-bench's image write.
+    without_leaks : bool
+        Leave out the public files that are known to give answers away.
 
     Raises
     ------
@@ -98,8 +112,11 @@ def make_workspace(
     make_folder(out)
     if any(out.iterdir()):
         raise InputError(f"{out}: is not empty; choose a new folder for the workspace")
-    _fill_input(prepared.public, out / "input", link=link)
+    _fill_input(prepared, out / "input", link=link, without_leaks=without_leaks)
     (out / "submission").mkdir()
+    if layout == "mlebench":
+        for name in ("code", "logs"):
+            (out / name).mkdir()
     budget = limits.sentence(counts_steps=counts_steps)
     text = _INSTRUCTIONS.format(title=prepared.competition.title, url=url, budget=budget)
     (out / "instructions.txt").write_text(text, encoding="utf-8")
@@ -109,15 +126,21 @@ def make_workspace(
     return out
 
 
-def _fill_input(public: Path, target: Path, *, link: bool) -> None:
-    """Copy the tables, which agents like to overwrite; link the scans, which are many."""
+def _fill_input(prepared: Prepared, target: Path, *, link: bool, without_leaks: bool) -> None:
+    """Copy the files, which agents like to overwrite, or link them where they cannot."""
+    public = prepared.public
     target.mkdir()
+
+    def hidden(folder: str, names: list[str]) -> list[str]:
+        below = Path(folder).relative_to(public)
+        return [name for name in names if without_leaks and prepared.leaks(below / name)]
+
+    place = _link_readable if link else shutil.copyfile
     for path in sorted(public.iterdir()):
         if path.is_dir():
-            place = _link_readable if link else shutil.copyfile
-            shutil.copytree(path, target / path.name, copy_function=place)
-        else:
-            shutil.copyfile(path, target / path.name)
+            shutil.copytree(path, target / path.name, copy_function=place, ignore=hidden)
+        elif not hidden(str(public), [path.name]):
+            place(str(path), str(target / path.name))
     for name in walk(target):  # whoever the agent is, it may read them
         if os.path.isdir(name):
             os.chmod(name, 0o755)
@@ -231,8 +254,7 @@ class Submissions:
         found = Best()
         for path in self._copies:
             data = path.read_bytes()
-            if (table := self._prepared.check(data).table) is not None:
-                score = score_table(self._prepared, table).score
+            if (score := self._prepared.score(data)) is not None:
                 better = found.score is None or self._prepared.competition.better(
                     score, found.score
                 )

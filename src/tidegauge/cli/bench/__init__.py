@@ -6,8 +6,11 @@ from pathlib import Path
 
 import click
 
+from tidegauge.cli.bench.check import check
+from tidegauge.cli.bench.listing import list_command
 from tidegauge.cli.bench.options import (
     always_json_option,
+    checkout_options,
     competition_argument,
     file_type,
     folder_type,
@@ -15,14 +18,21 @@ from tidegauge.cli.bench.options import (
     open_competition,
     prepared_option,
     print_report,
-    settle_killed_runs,
 )
 from tidegauge.cli.bench.run import run
 from tidegauge.cli.bench.similar import similar
+from tidegauge.cli.bench.sweep import sweep
+from tidegauge.cli.bench.table import export, import_command, table
+from tidegauge.cli.bench.table import report as report_command
 from tidegauge.cli.bench.verify import verify
-from tidegauge.cli.options import OutputFolder, json_option, quiet_option, seed_option
+from tidegauge.cli.options import (
+    CompetitionName,
+    OutputFolder,
+    json_option,
+    quiet_option,
+    seed_option,
+)
 from tidegauge.cli.output import print_json
-from tidegauge.errors import InputError
 from tidegauge.progress import Progress
 
 
@@ -34,48 +44,20 @@ def bench() -> None:
     """
 
 
+bench.add_command(list_command)
+bench.add_command(check)
 bench.add_command(run)
 bench.add_command(similar)
+bench.add_command(sweep)
+bench.add_command(table)
+bench.add_command(report_command)
+bench.add_command(export)
+bench.add_command(import_command)
 bench.add_command(verify)
 
 
-@bench.command("list")
-@json_option
-@quiet_option
-def list_command(as_json: bool, progress: Progress) -> None:
-    """List the competitions. Prints a line for each.
-
-    Example: tidegauge bench list
-    """
-    from tidegauge.bench.competitions.registry import competition_names, get_competition
-
-    settle_killed_runs(progress)
-    rows = []
-    for name in competition_names():
-        try:
-            competition = get_competition(name)
-        except InputError as error:
-            progress.note(str(error))  # one broken package must not hide the others
-            continue
-        row = {
-            "name": name,
-            "competition_id": competition.competition_id,
-            "title": competition.title,
-            "is_lower_better": competition.lower_is_better,
-            "human_minutes": competition.human_minutes,
-        }
-        rows.append(row)
-    if as_json:
-        print_json({"competitions": rows})
-        return
-    for row in rows:
-        better = "lower" if row["is_lower_better"] else "higher"
-        text = f"{row['name']:<8} {row['competition_id']:<38} {better} is better  {row['title']}"
-        click.echo(text)
-
-
 @bench.command()
-@competition_argument
+@click.argument("competition", type=CompetitionName(), required=False)
 @click.option(
     "--raw",
     type=click.Path(path_type=Path),
@@ -86,8 +68,7 @@ def list_command(as_json: bool, progress: Progress) -> None:
 @click.option(
     "--out",
     type=OutputFolder(file_okay=False, path_type=Path),
-    required=True,
-    help="Where public/ and private/ go.",
+    help="Where public/ and private/ go; for mlebench/<id> by default DATA/<id>.",
 )
 @click.option(
     "--salt",
@@ -95,39 +76,73 @@ def list_command(as_json: bool, progress: Progress) -> None:
 )
 @click.option("--no-verify", is_flag=True, help="Take data other than the original.")
 @click.option("--copy", is_flag=True, help="Copy scans even where they could be linked.")
+@click.option("--split", help="Prepare all competitions of a checkout's split; skip what is done.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="With --split.")
+@click.option("--network", is_flag=True, help="Let a checkout's preparer use the network.")
+@checkout_options
 @seed_option
 @quiet_option
 def prepare(
-    competition: str,
+    competition: str | None,
     raw: Path | None,
     simulate: bool,
     scans: bool,
-    out: Path,
+    out: Path | None,
     salt: str | None,
     no_verify: bool,
     copy: bool,
+    split: str | None,
+    jobs: int,
+    network: bool,
     seed: int,
     progress: Progress,
-) -> None:
+) -> int:
     """Split raw data into public files and private answers.
 
     Example: tidegauge bench prepare osic --raw kaggle/osic.zip --out prepared
     """
     import tidegauge.bench as tb
+    from tidegauge.bench.mlebench.competition import CheckoutCompetition
 
+    if (split is None) == (competition is None):
+        raise click.UsageError("name a competition, or give --split")
+    if split is not None:
+        from tidegauge.bench.mlebench.preparation import prepare_split
+
+        done = prepare_split(
+            split, jobs=jobs, verify=not no_verify, network=network, progress=progress
+        )
+        for name, fault in done.items():
+            click.echo(f"{name}: {fault or 'prepared'}")
+        return 1 if any(done.values()) else 0
+    assert competition is not None
+    found = tb.get_competition(competition)
+    if isinstance(found, CheckoutCompetition):
+        from tidegauge.bench.mlebench.preparation import prepare_checkout
+
+        if simulate:
+            raise click.UsageError("competitions of a checkout cannot be simulated; give --raw")
+        ready = prepare_checkout(
+            found, raw, out, verify=not no_verify, network=network, progress=progress
+        )
+        click.echo(f"{found.competition_id}: {ready.n_rows:,} rows to predict, in {ready.root}")
+        return 0
     if simulate == (raw is not None):
         raise click.UsageError("give either --raw or --simulate")
-    found = tb.get_competition(competition)
+    if out is None:
+        raise click.UsageError("Missing option '--out'.")
     if raw is None:
         prepared = tb.simulate(found, out, seed=seed, scans=scans, salt=salt, progress=progress)
     else:
         prepared = tb.prepare(found, raw, out, verify=not no_verify, copy=copy, progress=progress)
-    click.echo(f"{found.competition_id}: {len(prepared.expected_keys):,} rows to predict, in {out}")
+    click.echo(f"{found.competition_id}: {prepared.n_rows:,} rows to predict, in {out}")
+    return 0
 
 
 @bench.command()
 @competition_argument
 @prepared_option
+@checkout_options
 @click.option("--out", type=folder_type, required=True, help="A new folder.")
 @click.option(
     "--hours",
@@ -139,7 +154,15 @@ def prepare(
 @click.option(
     "--steps", type=int, default=500, show_default=True, help="Budget stated in the instructions."
 )
-def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: int) -> None:
+@click.option("--without-leaks", is_flag=True, help="Leave out files known to leak answers.")
+def workspace(
+    competition: str,
+    prepared: Path | None,
+    out: Path,
+    hours: float,
+    steps: int,
+    without_leaks: bool,
+) -> None:
     """Make the folder an agent works in.
 
     Example: tidegauge bench workspace osic --prepared prepared --out workspace
@@ -147,12 +170,14 @@ def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: 
     import tidegauge.bench as tb
 
     limits = tb.Limits(hours, steps)
-    click.echo(tb.make_workspace(open_competition(competition, prepared), out, limits=limits))
+    found = open_competition(competition, prepared)
+    click.echo(tb.make_workspace(found, out, limits=limits, without_leaks=without_leaks))
 
 
 @bench.command()
 @competition_argument
 @prepared_option
+@checkout_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5001, show_default=True)
 @click.option(
@@ -169,7 +194,7 @@ def workspace(competition: str, prepared: Path, out: Path, hours: float, steps: 
 @quiet_option
 def serve(
     competition: str,
-    prepared: Path,
+    prepared: Path | None,
     host: str,
     port: int,
     also: int,
@@ -191,7 +216,9 @@ def serve(
         progress.note(f"validating {competition} on http://{address}:{number}/validate")
     max_bytes = max_mib * 2**20 if max_mib else found.max_bytes
     limits = server.ServerLimits(max_bytes, upload_seconds)
-    server.serve(server.make_app(found.check, limits), sockets)
+    found.make_ready()
+    app = server.make_app(found.check, limits, is_slow=found.checks_slowly)
+    server.serve(app, sockets)
     progress.note("stopped")
 
 
@@ -199,8 +226,9 @@ def serve(
 @competition_argument
 @click.argument("submission", type=file_type)
 @prepared_option
+@checkout_options
 @json_option
-def validate(competition: str, submission: Path, prepared: Path, as_json: bool) -> int:
+def validate(competition: str, submission: Path, prepared: Path | None, as_json: bool) -> int:
     """Check a submission by the code that the server and the grader use.
 
     Prints every fault.
@@ -221,8 +249,24 @@ def _listed(problems: list[str]) -> str:
 
 @bench.command()
 @competition_argument
-@click.argument("submission", type=file_type)
+@click.argument("submission", type=file_type, required=False)
 @prepared_option
+@checkout_options
+@click.option("--strict", is_flag=True, help="Of a checkout: what the sample forbids is invalid.")
+@click.option(
+    "--se-seconds",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    help="Of a checkout: time for the standard error, 0 for none.",
+)
+@click.option(
+    "--se-draws",
+    type=click.IntRange(2),
+    default=200,
+    show_default=True,
+    help="Of a checkout: random halves at most.",
+)
 @click.option("--report", type=file_type, help="Also write the report to this file.")
 @leaderboard_option
 @seed_option
@@ -230,8 +274,11 @@ def _listed(problems: list[str]) -> str:
 @quiet_option
 def grade(
     competition: str,
-    submission: Path,
-    prepared: Path,
+    submission: Path | None,
+    prepared: Path | None,
+    strict: bool,
+    se_seconds: float,
+    se_draws: int,
     report: Path | None,
     leaderboard: Path | None,
     seed: int,
@@ -239,18 +286,41 @@ def grade(
 ) -> int:
     """Grade a submission, or every line of a .jsonl file of them. Prints the report.
 
+    A .jsonl file in place of the competition is MLE-bench's: each line names its competition.
+
     Example: tidegauge bench grade osic submission.csv --prepared prepared --report report.json
     """
-    from tidegauge.bench.grading import grade_many, grade_submission
+    from dataclasses import replace
 
-    found = open_competition(competition, prepared)
-    if submission.suffix == ".jsonl":
+    from tidegauge.bench.competition_folder import Prepared
+    from tidegauge.bench.grading import grade_many, grade_submission
+    from tidegauge.bench.mlebench.competition import CheckoutPrepared, GradeOptions
+
+    def adjust(found: Prepared) -> Prepared:
+        if isinstance(found, CheckoutPrepared):
+            return replace(found, options=GradeOptions(strict, se_seconds, se_draws))
+        if strict:
+            raise click.UsageError("--strict is for checkouts: others are always graded so")
+        return found
+
+    if submission is None:
+        if not competition.endswith(".jsonl"):
+            raise click.UsageError("Missing argument 'SUBMISSION'.")
+        submission, found = Path(competition), None
+    else:
+        found = adjust(open_competition(competition, prepared))
+    if found is None or submission.suffix == ".jsonl":
         result = grade_many(
-            submission, found, leaderboard=leaderboard, seed=seed, progress=progress
+            submission,
+            found,
+            leaderboard=leaderboard,
+            seed=seed,
+            progress=progress,
+            adjust=adjust,
         )
         passed = result["total_valid_submissions"] == result["total_runs"]
     else:
         graded = grade_submission(found, submission, leaderboard=leaderboard, seed=seed)
-        result, passed = graded.report(found), graded.valid
+        result, passed = graded.report(found.competition), graded.valid
     print_report(result, report)
     return 0 if passed else 1

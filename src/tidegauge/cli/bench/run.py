@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
 from tidegauge.cli.bench.options import (
     always_json_option,
+    checkout_options,
     competition_argument,
     file_type,
     folder_type,
@@ -24,8 +27,11 @@ from tidegauge.progress import Progress
 @click.command()
 @competition_argument
 @prepared_option
+@checkout_options
 @click.option("--out", type=folder_type, required=True, help="Where the run folders go.")
-@click.option("--agent", required=True, help="A shell command, or sample, naive, fvc.")
+@click.option("--agent", required=True, help="A shell command, or sample, naive, fvc, react.")
+@click.option("--model", help="The model of `--agent react`.")
+@click.option("--model-url", help="Base of its OpenAI-compatible endpoint.")
 @click.option("--alias", help="Name of the agent in the record; by default from the command.")
 @click.option("--protocol", type=Choice(["plain", "steps"]), default="plain")
 @click.option("--isolation", type=Choice(["auto", "bwrap", "user", "none"]), default="auto")
@@ -51,15 +57,30 @@ from tidegauge.progress import Progress
     help="Path shown to the agent, read-only.",
 )
 @click.option("--pass-env", multiple=True, metavar="NAME", help="Variable the agent keeps.")
+@click.option(
+    "--layout",
+    type=Choice(["tidegauge", "mlebench"]),
+    default="tidegauge",
+    help="mlebench: /home/data, /home/submission, ... as in its image.",
+)
+@click.option("--without-leaks", is_flag=True, help="Leave out files known to leak answers.")
+@click.option(
+    "--allow-net",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Host that a sandboxed agent may reach, by HTTPS.",
+)
 @leaderboard_option
 @seed_option
 @always_json_option
 @quiet_option
 def run(
     competition: str,
-    prepared: Path,
+    prepared: Path | None,
     out: Path,
     agent: str,
+    model: str | None,
+    model_url: str | None,
     alias: str | None,
     protocol: str,
     isolation: str,
@@ -75,6 +96,9 @@ def run(
     success_at: float | None,
     mount: tuple[Path, ...],
     pass_env: tuple[str, ...],
+    layout: str,
+    without_leaks: bool,
+    allow_net: tuple[str, ...],
     leaderboard: Path | None,
     seed: int,
     progress: Progress,
@@ -90,6 +114,11 @@ def run(
     settle_killed_runs(progress)
     found = open_competition(competition, prepared)
     command, default_alias = resolve_agent(agent)
+    extra: dict[str, str] = {}
+    if agent == "react":
+        extra, host = _model(model, model_url)
+        protocol, pass_env = "steps", (*pass_env, "OPENAI_API_KEY")
+        allow_net = (*allow_net, host) if isolation != "none" else ()
     options = tb.RunOptions(
         command=command,
         alias=alias or default_alias,
@@ -101,6 +130,10 @@ def run(
         leaderboard=leaderboard,
         mounts=mount,
         passed=pass_env,
+        allow_net=allow_net,
+        extra=extra,
+        layout=layout,
+        without_leaks=without_leaks,
     )
     records = runs or out / "runs.jsonl"
     reports = [
@@ -109,3 +142,15 @@ def run(
     ]
     print_report(reports[0] if seeds == 1 else aggregate(reports), None)
     return 0 if all(report["valid_submission"] for report in reports) else 1
+
+
+def _model(model: str | None, url: str | None) -> tuple[dict[str, str], str]:
+    """Return what tells the agent of its model, and the host to be allowed."""
+    if not model:
+        raise click.UsageError("--agent react needs --model")
+    base = url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+    found = urlsplit(base)
+    if found.scheme not in ("http", "https") or not found.hostname:
+        raise click.UsageError(f"--model-url {base}: give http(s)://HOST/...")
+    port = found.port or (443 if found.scheme == "https" else 80)
+    return {"TIDEGAUGE_MODEL": model, "TIDEGAUGE_MODEL_URL": base}, f"{found.hostname}:{port}"

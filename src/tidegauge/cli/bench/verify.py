@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tidegauge.cli.bench.options import (
+    checkout_options,
     competition_argument,
     file_type,
     folder_type,
@@ -23,13 +24,14 @@ from tidegauge.cli.output import print_json
 @competition_argument
 @click.argument("run", type=folder_type)
 @prepared_option
+@checkout_options
 @click.option("--runs", type=file_type, help="Record file, to compare the run's line too.")
 @leaderboard_option
 @json_option
 def verify(
     competition: str,
     run: Path,
-    prepared: Path,
+    prepared: Path | None,
     runs: Path | None,
     leaderboard: Path | None,
     as_json: bool,

@@ -1,0 +1,1 @@
+"""Pages of sweeps: who won what, and how sure that is."""
