@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import os
 import signal
 import socket
 import sys
@@ -113,9 +114,11 @@ async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be the gateway of a run."""
+    """Be the gateway of a run: runner, socket, the validator's socket, allowed hosts."""
+    runner, descriptor, validator, *hosts = arguments
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    descriptor, validator, *hosts = arguments
+    if os.getppid() != int(runner):
+        return  # it was killed while this process started
     allowed = frozenset(map(parse_host, hosts))
     asyncio.run(serve(socket.socket(fileno=int(descriptor)), validator, allowed))
 

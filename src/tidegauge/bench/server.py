@@ -327,8 +327,9 @@ def _gateway(path: Path, allowed: Sequence[str]) -> Iterator[None]:
     outer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     outer.bind(str(path))
     outer.listen(_BACKLOG)
+    place = [str(os.getpid()), str(outer.fileno()), str(inner)]
     process = subprocess.Popen(
-        [sys.executable, "-m", gateway.__name__, str(outer.fileno()), str(inner), *allowed],
+        [sys.executable, "-m", gateway.__name__, *place, *allowed],
         pass_fds=[outer.fileno()],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

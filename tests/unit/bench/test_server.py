@@ -341,18 +341,20 @@ def test_the_validator_of_a_run_is_a_process_of_its_own(osic: Prepared) -> None:
         socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_the_validator_ends_with_a_runner_that_is_killed_at_once(surge: Prepared) -> None:
-    """Killed before its validator could ask to be told of it."""
+def test_validator_and_gateway_end_with_a_runner_that_is_killed_at_once(surge: Prepared) -> None:
+    """Killed before they could ask to be told of it."""
     script = (
         "import os, signal, sys\n"
         "from tidegauge.bench.competition_folder import open_prepared\n"
         "from tidegauge.bench.server import validating\n"
-        "with validating(open_prepared('surge', sys.argv[1])):\n"
+        "with validating(open_prepared('surge', sys.argv[1]), allowed=sys.argv[2:]):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    folder = surge.public.parent
-    assert subprocess.run([sys.executable, "-c", script, folder], check=False).returncode == -9
-    find = ["pgrep", "-f", f"tidegauge.bench.server surge {folder}"]
+    folder, host = surge.public.parent, f"{os.getpid()}.invalid:443"
+    command = [sys.executable, "-c", script, folder, host]
+    assert subprocess.run(command, check=False).returncode == -9
+    server, gateway = f"tidegauge.bench.server surge {folder}", f"tidegauge.bench.gateway.* {host}"
+    find = ["pgrep", "-f", f"{server}|{gateway}"]
     gives_up_at = time.monotonic() + 60
     while subprocess.run(find, capture_output=True, check=False).stdout:
         assert time.monotonic() < gives_up_at, "it goes on without its runner"
