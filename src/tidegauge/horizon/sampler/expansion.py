@@ -30,6 +30,7 @@ from tidegauge.horizon.sampler.expansion_agents import Pairs, expand_agents, pai
 
 _LONGEST_STEP = 2.0  # of one Newton step, log2 minutes or logits: it is only a shape
 _LEAST = 1e-9  # precision, in place of none
+_LEAST_CHANCE = 1e-12  # of success or failure: below, a shape would gain nothing
 _SHAPE_BITS = 20  # of a mantissa: ample for a shape, and rounding errors do not reach them
 _HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _SCALES = (1e-3, 1e3)  # log2 minutes or logits: beyond, a shape would gain nothing but rounding
@@ -149,8 +150,8 @@ def _cell_terms(
     n, k = design.attempts, scored_successes(design, options)
     won, lost = expit(eta), expit(-eta)
     lapse = 0.0 if point.logit_lapse is None else expit(point.logit_lapse)[:, None]
-    p = np.maximum((1 - lapse) * won, np.finfo(float).tiny)
-    q = np.maximum(lapse + (1 - lapse) * lost, np.finfo(float).tiny)
+    p = np.maximum((1 - lapse) * won, _LEAST_CHANCE)
+    q = np.maximum(lapse + (1 - lapse) * lost, _LEAST_CHANCE)
     steep = (1 - lapse) * won * lost  # derivative of p by eta
     weight = n * steep * (steep / p / q)
     if point.phi is None:
