@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
 
@@ -25,3 +26,10 @@ def quiet_arviz() -> Iterator[None]:
         warnings.simplefilter("ignore", FutureWarning)
         with patch("platformdirs.user_cache_dir", lambda *_, **__: folder):
             yield
+
+
+def arviz() -> Any:
+    """Return ArviZ, imported quietly."""
+    with quiet_arviz():
+        import arviz as az
+    return az

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegauge.engine.arviz_import import quiet_arviz
+from tidegauge.engine.arviz_import import arviz
 
 if TYPE_CHECKING:
     import arviz as az
@@ -114,7 +114,7 @@ class Mixing(NamedTuple):
 
 def mixing(draws: NDArray[np.float64]) -> Mixing:
     """Return how well draws (chain, draw, quantity) tell the medians of their quantities."""
-    az = _arviz()
+    az = arviz()
     columns = [np.ascontiguousarray(draws[..., i]) for i in range(draws.shape[-1])]
     error = np.array([float(az.mcse(column, method="median")) for column in columns])
     r_hats = [float(az.rhat(column)) for column in columns]
@@ -158,7 +158,7 @@ def _sampling_quality(
     draws: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return rank-normalised R-hat, bulk ESS and tail ESS of (chain, draw, parameter)."""
-    az = _arviz()
+    az = arviz()
     columns = [np.ascontiguousarray(draws[:, :, i]) for i in range(draws.shape[2])]
     with np.errstate(invalid="ignore", divide="ignore"):  # a parameter that never moved
         return (
@@ -177,12 +177,6 @@ def leave_one_out_weights(log_likelihood: NDArray[np.float64]) -> NDArray[np.flo
     ----------
     .. [1] Vehtari, Gelman and Gabry (2017), Statistics and Computing 27, 1413-1432.
     """
-    smoothed, _ = _arviz().psislw(-log_likelihood.T)
+    smoothed, _ = arviz().psislw(-log_likelihood.T)
     weights: NDArray[np.float64] = np.exp(np.asarray(smoothed).T)
     return weights
-
-
-def _arviz() -> Any:
-    with quiet_arviz():
-        import arviz as az
-    return az

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidegauge.arrays import FloatArray
-from tidegauge.engine.arviz_import import quiet_arviz
+from tidegauge.engine.arviz_import import arviz
 from tidegauge.engine.diagnostics import HIGH_K
 from tidegauge.engine.parallel import parallel_map
 from tidegauge.engine.priors import (
@@ -195,7 +195,7 @@ def power_sensitivity(log2: FloatArray, logs: FloatArray) -> FloatArray:
     logs : ndarray, shape (chain, draw)
         Log density of the component at each draw.
     """
-    az = _arviz()
+    az = arviz()
     trace = az.from_dict(posterior={"log2_p50": log2})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # xarray's and ArviZ's remarks on its groups
@@ -209,7 +209,7 @@ def _smoothed(log_weights: FloatArray) -> tuple[FloatArray, float]:
     flat = log_weights.ravel()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a heavy tail, which is reported
-        smoothed, k = _arviz().psislw(flat - flat.max())
+        smoothed, k = arviz().psislw(flat - flat.max())
     weights = np.exp(np.asarray(smoothed))
     return weights / weights.sum(), float(k)
 
@@ -240,9 +240,3 @@ def _verdict(row: Mapping[Any, Any], likelihood: float) -> str:
         return "not sensitive"
     both = likelihood >= SENSITIVE
     return "possible prior-data conflict" if both else "strong prior or weak likelihood"
-
-
-def _arviz() -> Any:
-    with quiet_arviz():
-        import arviz as az
-    return az
